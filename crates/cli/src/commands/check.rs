@@ -1,11 +1,11 @@
-//! `everleaf check`: verifies the whole structure of a pool.
+//! `everleaf check`: verifies the whole structure of a pool, and mends what is kept twice.
 
 use std::io::Write;
 
-use everleaf::{Store, StoreViolation};
+use everleaf::{LostCopy, Store, StoreViolation};
 use serde::Serialize;
 
-use super::violations::Violations;
+use super::violations::{LISTED_MAX, ListedCopy, Violations, counted_lines};
 use crate::arguments::PoolArgs;
 use crate::context::{Context, write_json};
 use crate::failure::{Answer, Failure, Outcome};
@@ -15,15 +15,32 @@ use crate::{interrupt, progress};
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
+    /// First write damaged copies of the header and of the root table anew, each from its other copy
+    #[arg(long)]
+    repair: bool,
+}
+
+impl Args {
+    /// Whether the command changes the pool.
+    pub(crate) fn repairs(&self) -> bool {
+        self.repair
+    }
 }
 
 #[derive(Serialize)]
 struct Report {
+    /// Whether there is neither a violation nor a lost copy.
     sound: bool,
     #[serde(flatten)]
     counted: Counted,
     #[serde(flatten)]
     violations: Violations,
+    /// The number of copies that are damaged or outdated while the other copy is whole.
+    lost_copies: u64,
+    first_lost_copies: Vec<ListedCopy>,
+    /// The number of copies that the command has written anew.
+    mended_copies: u64,
+    first_mended_copies: Vec<ListedCopy>,
 }
 
 /// The counts of a pool.
@@ -100,36 +117,117 @@ pub(super) fn violations_among(
     Ok(found?)
 }
 
-pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+/// Mends the copies that are lost. If there are none, the pool is not opened for writing.
+fn repair(args: &Args, context: Context) -> Result<Vec<LostCopy>, Failure> {
     let store = args.pool.read(context)?;
-    let counted = count(&store)?;
-    let found = violations_among(context, &store, counted.entries)?;
-    let sound = found.is_empty();
-    let mut output = Context::output();
-    if context.json {
-        let violations = found.into_iter().collect();
-        write_json(
-            &mut output,
-            &Report {
-                sound,
-                counted,
-                violations,
-            },
-        )?;
-    } else {
-        for violation in &found {
-            writeln!(output, "{violation}")?;
+    let lost = store.lost_copies()?;
+    drop(store);
+    if lost.is_empty() {
+        return Ok(Vec::new());
+    }
+    let store = args.pool.open(context, false)?;
+    let mended = store.mend_copies()?;
+    store.close()?;
+    Ok(mended)
+}
+
+/// The first of the copies, as an answer in JSON lists them.
+fn first_of(copies: &[LostCopy]) -> Vec<ListedCopy> {
+    copies
+        .iter()
+        .take(LISTED_MAX)
+        .map(ListedCopy::from)
+        .collect()
+}
+
+/// The findings of a check.
+struct Findings {
+    counted: Counted,
+    violations: Vec<StoreViolation>,
+    lost: Vec<LostCopy>,
+    mended: Vec<LostCopy>,
+}
+
+impl Findings {
+    /// Whether there is neither a violation nor a lost copy.
+    fn is_sound(&self) -> bool {
+        self.violations.is_empty() && self.lost.is_empty()
+    }
+
+    fn into_report(self) -> Report {
+        Report {
+            sound: self.is_sound(),
+            counted: self.counted,
+            violations: self.violations.into_iter().collect(),
+            lost_copies: self.lost.len() as u64,
+            first_lost_copies: first_of(&self.lost),
+            mended_copies: self.mended.len() as u64,
+            first_mended_copies: first_of(&self.mended),
         }
-        if sound {
-            writeln!(output, "sound: {}, no violation", counted.words())?;
-        } else {
-            writeln!(output, "{}", counted.damage(found.len() as u64))?;
+    }
+
+    /// Prints them in words.
+    fn print(&self, output: &mut impl Write) -> Result<(), Failure> {
+        for copy in &self.mended {
+            let copy = ListedCopy::from(copy);
+            writeln!(output, "mended: {copy}; written anew from the other copy")?;
+        }
+        for line in counted_lines(self.violations.iter().map(ToString::to_string)) {
+            writeln!(output, "{line}")?;
+        }
+        for copy in &self.lost {
+            let copy = ListedCopy::from(copy);
+            writeln!(output, "redundancy lost: {copy}; the other copy is whole")?;
+        }
+        writeln!(output, "{}", self.verdict())?;
+        if !self.violations.is_empty() {
             writeln!(
                 output,
                 "`everleaf dump --salvage` saves all whole entries, `everleaf restore` puts it into another pool"
             )?;
         }
+        if self.lost.iter().any(|copy| copy.can_be_mended) {
+            writeln!(output, "`everleaf check --repair` writes lost copies anew")?;
+        }
+        Ok(())
+    }
+
+    /// The result in one line.
+    fn verdict(&self) -> String {
+        let counts = self.counted.words();
+        if !self.violations.is_empty() {
+            return self.counted.damage(self.violations.len() as u64);
+        }
+        if self.lost.is_empty() {
+            return format!("sound: {counts}, no violation");
+        }
+        let copies = progress::many(self.lost.len() as u64, "copy");
+        format!("redundancy lost: {copies}, but no entry: {counts}, no violation")
+    }
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let mended = if args.repair {
+        repair(args, context)?
+    } else {
+        Vec::new()
+    };
+    let store = args.pool.read(context)?;
+    let counted = count(&store)?;
+    let violations = violations_among(context, &store, counted.entries)?;
+    let findings = Findings {
+        counted,
+        violations,
+        lost: store.lost_copies()?,
+        mended,
+    };
+    let is_sound = findings.is_sound();
+    let mut output = Context::output();
+    if context.json {
+        write_json(&mut output, &findings.into_report())?;
+    } else {
+        findings.print(&mut output)?;
     }
     output.flush()?;
-    Ok(Answer::from_bool(sound))
+    Ok(Answer::from_bool(is_sound))
 }

@@ -63,6 +63,10 @@ pub(crate) enum Command {
     /// Print figures about a pool, its medium and its trees
     Stat(stat::Args),
     /// Verify the whole structure; exit code 1 if anything is wrong
+    ///
+    /// The header and the root table of a pool are kept twice. A copy that is damaged or outdated
+    /// while the other one is whole costs nothing, and is reported as lost redundancy. With --repair
+    /// such copies are written anew first, and the answer says which. Nothing else is changed.
     Check(check::Args),
     /// Copy a pool to a new file, also while another process writes it
     ///
@@ -130,10 +134,12 @@ pub(crate) fn run_child(command: Child, context: Context) -> Outcome {
 
 /// Runs a subcommand.
 pub(crate) fn run(command: Command, context: Context) -> Outcome {
-    if matches!(
-        command,
-        Command::Check(_) | Command::Dump(_) | Command::Backup(_) | Command::Compact(_)
-    ) {
+    let changes_nothing = match &command {
+        Command::Check(args) => !args.repairs(),
+        Command::Dump(_) | Command::Backup(_) | Command::Compact(_) => true,
+        _ => false,
+    };
+    if changes_nothing {
         interrupt::changes_nothing();
     }
     match command {

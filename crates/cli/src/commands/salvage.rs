@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::dump::Output;
-use super::violations::{LISTED_MAX, ListedViolation, Violations};
+use super::violations::{ListedViolation, Violations, list};
 use crate::context::Context;
 use crate::dump_format::DumpWriter;
 use crate::failure::Failure;
@@ -59,9 +59,7 @@ impl Damages {
 
     fn add(&mut self, violation: ListedViolation) {
         self.damages += 1;
-        if self.first_damages.len() < LISTED_MAX {
-            self.first_damages.push(violation);
-        }
+        list(&mut self.first_damages, violation);
     }
 
     /// Counts a tree of which nothing, or not the rest, can be read.
@@ -177,7 +175,7 @@ impl Damages {
                 Part::Node => self.unreadable_nodes += 1,
                 Part::Unknown => {}
             }
-            let violation = ListedViolation::of_salvage(name, left_out);
+            let violation = ListedViolation::of_salvage(name, kind.codec, left_out);
             found.add(violation.clone());
             self.add(violation);
         }

@@ -1,64 +1,177 @@
-//! Violations, in the one shape that all answers give them.
+//! Violations and lost copies, in the one shape that all answers give them.
 
-use everleaf::{LeftOut, StoreViolation};
+use std::collections::HashMap;
+use std::fmt;
+
+use everleaf::{CodecKind, KeysBetween, LeftOut, LostCopy, Part, StoreViolation};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
+use crate::arguments::Notation;
 use crate::context::Context;
-use crate::progress;
+use crate::{progress, text};
 
-/// A violation, and where it is, as far as that is known.
+/// A violation, and where it is, as far as that is known. Violations that are the same in all words
+/// are listed once, and counted.
 #[derive(Serialize, Clone, Debug)]
 pub(super) struct ListedViolation {
     tree: Option<String>,
     offset: Option<u64>,
     what: String,
+    /// The keys between which the lost ones lie: `above` and `below`, and how they are written.
+    #[serde(flatten)]
+    keys: Map<String, Value>,
+    /// The same in words.
+    #[serde(skip)]
+    keys_in_words: Option<String>,
+    /// How often it was found.
+    count: u64,
 }
 
 impl ListedViolation {
-    /// Damage that a salvage of a tree found.
-    pub(super) fn of_salvage(tree: &str, left_out: LeftOut) -> Self {
+    fn new(tree: Option<String>, offset: Option<u64>, what: String) -> Self {
         Self {
-            tree: Some(tree.to_owned()),
-            offset: Some(left_out.offset),
-            what: left_out.what,
+            tree,
+            offset,
+            what,
+            keys: Map::new(),
+            keys_in_words: None,
+            count: 1,
+        }
+    }
+
+    /// Damage that a salvage of a tree found.
+    pub(super) fn of_salvage(tree: &str, codec: CodecKind, left_out: LeftOut) -> Self {
+        let KeysBetween { above, below } = &left_out.keys;
+        let mut keys = Map::new();
+        let notation = Notation::default();
+        if let Some(key) = above {
+            notation.add_json(&mut keys, "above", key, codec);
+        }
+        if let Some(key) = below {
+            notation.add_json(&mut keys, "below", key, codec);
+        }
+        Self {
+            keys,
+            keys_in_words: keys_in_words(&left_out, codec),
+            ..Self::new(Some(tree.to_owned()), Some(left_out.offset), left_out.what)
         }
     }
 
     /// A tree as a whole.
     pub(super) fn of_tree(tree: &str, what: String) -> Self {
-        Self {
-            tree: Some(tree.to_owned()),
-            offset: None,
-            what,
-        }
+        Self::new(Some(tree.to_owned()), None, what)
+    }
+
+    /// Whether the other one says the same.
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.offset == other.offset
+            && self.tree == other.tree
+            && self.what == other.what
+            && self.keys == other.keys
+    }
+}
+
+/// The lost keys of a part of a tree, named by their neighbours.
+fn keys_in_words(left_out: &LeftOut, codec: CodecKind) -> Option<String> {
+    let shown = |key: &[u8]| match (codec, key.first_chunk::<8>()) {
+        (CodecKind::Word, Some(word)) => u64::from_be_bytes(*word).to_string(),
+        _ => text::quoted(key),
+    };
+    let keys = if left_out.part == Part::Entry {
+        "a key"
+    } else {
+        "keys"
+    };
+    match (&left_out.keys.above, &left_out.keys.below) {
+        (Some(above), Some(below)) => Some(format!(
+            "{keys} between {} and {}",
+            shown(above),
+            shown(below)
+        )),
+        (Some(above), None) => Some(format!("{keys} above {}", shown(above))),
+        (None, Some(below)) => Some(format!("{keys} below {}", shown(below))),
+        (None, None) => None,
     }
 }
 
 impl From<StoreViolation> for ListedViolation {
     fn from(StoreViolation { tree, offset, what }: StoreViolation) -> Self {
-        Self { tree, offset, what }
+        Self::new(tree, offset, what)
     }
 }
 
 impl From<String> for ListedViolation {
     fn from(what: String) -> Self {
+        Self::new(None, None, what)
+    }
+}
+
+impl fmt::Display for ListedViolation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let violation = StoreViolation {
+            tree: self.tree.clone(),
+            offset: self.offset,
+            what: self.what.clone(),
+        };
+        write!(formatter, "{violation}")?;
+        if let Some(keys) = &self.keys_in_words {
+            write!(formatter, ": {keys}")?;
+        }
+        formatter.write_str(&times(self.count))
+    }
+}
+
+/// How often a line came, behind the line.
+fn times(count: u64) -> String {
+    if count == 1 {
+        String::new()
+    } else {
+        format!(" ({} times)", progress::count(count))
+    }
+}
+
+/// Lines in the order in which they first came, each once, with how often it came.
+pub(super) fn counted_lines(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut found: HashMap<String, usize> = HashMap::new();
+    let mut counted: Vec<CountedLine> = Vec::new();
+    for line in lines {
+        if let Some(number) = found.get(&line) {
+            counted[*number].count += 1;
+            continue;
+        }
+        found.insert(line.clone(), counted.len());
+        counted.push(CountedLine { line, count: 1 });
+    }
+    let written = |CountedLine { line, count }| line + &times(count);
+    counted.into_iter().map(written).collect()
+}
+
+/// A line, and how often it came.
+struct CountedLine {
+    line: String,
+    count: u64,
+}
+
+/// A copy of something that the pool keeps twice.
+#[derive(Serialize, Debug)]
+pub(super) struct ListedCopy {
+    offset: u64,
+    what: String,
+}
+
+impl From<&LostCopy> for ListedCopy {
+    fn from(copy: &LostCopy) -> Self {
         Self {
-            tree: None,
-            offset: None,
-            what,
+            offset: copy.offset,
+            what: copy.what.clone(),
         }
     }
 }
 
-impl std::fmt::Display for ListedViolation {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { tree, offset, what } = self;
-        StoreViolation {
-            tree: tree.clone(),
-            offset: *offset,
-            what: what.clone(),
-        }
-        .fmt(formatter)
+impl fmt::Display for ListedCopy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "offset {:#x}: {}", self.offset, self.what)
     }
 }
 
@@ -79,9 +192,7 @@ const TOLD_MAX: usize = 20;
 impl Violations {
     pub(super) fn add(&mut self, violation: impl Into<ListedViolation>) {
         self.count += 1;
-        if self.first.len() < LISTED_MAX {
-            self.first.push(violation.into());
-        }
+        list(&mut self.first, violation.into());
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -94,10 +205,16 @@ impl Violations {
 
     /// The first few, one a line, and how many more there are.
     pub(super) fn told(&self) -> Vec<String> {
-        let told = self.first.iter().take(TOLD_MAX).map(ToString::to_string);
-        let more = self.count.saturating_sub(TOLD_MAX as u64);
-        told.chain((more > 0).then(|| format!("and {} more", progress::count(more))))
-            .collect()
+        let mut told = Vec::new();
+        let mut more = self.count;
+        for violation in self.first.iter().take(TOLD_MAX) {
+            more -= violation.count;
+            told.push(violation.to_string());
+        }
+        if more > 0 {
+            told.push(format!("and {} more", progress::count(more)));
+        }
+        told
     }
 
     /// Prints them as notes, each behind the text `what`.
@@ -105,6 +222,18 @@ impl Violations {
         for violation in self.told() {
             context.note(format!("{what}: {violation}"));
         }
+    }
+}
+
+/// Adds a violation to a list, unless that is full. One that is in the list is counted there.
+pub(super) fn list(listed: &mut Vec<ListedViolation>, violation: ListedViolation) {
+    let same = listed
+        .iter_mut()
+        .find(|other| other.says_the_same(&violation));
+    if let Some(same) = same {
+        same.count += violation.count;
+    } else if listed.len() < LISTED_MAX {
+        listed.push(violation);
     }
 }
 

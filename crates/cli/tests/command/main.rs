@@ -12,3 +12,4 @@ mod interrupt;
 mod kills;
 mod lab;
 mod progress;
+mod repair;
