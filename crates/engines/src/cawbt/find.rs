@@ -215,12 +215,25 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         way: &Way<C::Key<'_>>,
         stops: bool,
     ) -> Result<Option<Reached>> {
+        self.descend_with(guard, way, stops, |_| Ok(()))
+    }
+
+    /// Does the same as [`CawbTree::descend`], and calls `visit` with each node.
+    #[inline(always)]
+    fn descend_with(
+        &self,
+        guard: &Guard<'_, M>,
+        way: &Way<C::Key<'_>>,
+        stops: bool,
+        visit: impl Fn(&LoadedNode) -> Result<()>,
+    ) -> Result<Option<Reached>> {
         let Some(mut at) = self.at_root() else {
             return Ok(None);
         };
         let mut is_first = true;
         for _ in 0..=LEVELS_MAX {
             let node = LoadedNode::load(guard, at.offset)?;
+            visit(&node)?;
             if !node.is_leaf() {
                 (0..IDS_MAX)
                     .for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
@@ -238,34 +251,37 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Err(too_deep(at.offset))
     }
 
-    /// In a pool that verifies reads: refuses a descent to a key that relied on the key of a damaged
-    /// record. A read that concludes from the descent that a key is absent calls this afterwards.
-    pub(super) fn expect_keys_on_way(&self, guard: &Guard<'_, M>, key: C::Key<'_>) -> Result<()> {
+    /// In a pool that verifies reads: refuses a descent that relied on the key of a damaged record.
+    /// A read that concludes from the descent that a key is absent, or where a range begins, calls
+    /// this afterwards.
+    pub(super) fn expect_keys_on_way(
+        &self,
+        guard: &Guard<'_, M>,
+        way: &Way<C::Key<'_>>,
+    ) -> Result<()> {
+        let Way::Key(key, _) = *way else {
+            return Ok(());
+        };
         if !C::TIES || !guard.verifies() {
             return Ok(());
         }
+        let expect_keys = |node: &LoadedNode| {
+            for index in 0..node.count() {
+                let entry = self.ids.entry(node.id(index));
+                if entry[0] == C::word(key) {
+                    C::expect_key(guard, entry)?;
+                }
+            }
+            Ok(())
+        };
         self.read(guard, || {
-            let Some(mut at) = self.at_root() else {
+            let Some((at, ..)) = self.descend_with(guard, way, false, expect_keys)? else {
                 return Ok(None);
             };
-            for _ in 0..=LEVELS_MAX {
-                let node = LoadedNode::load(guard, at.offset)?;
-                for index in 0..node.count() {
-                    let entry = self.ids.entry(node.id(index));
-                    if entry[0] == C::word(key) {
-                        C::expect_key(guard, entry)?;
-                    }
-                }
-                if node.is_leaf() {
-                    return Ok(self.is_still(at).then_some(()));
-                }
-                let (position, _) = self.rank(guard, &node, key)?;
-                let Some(child) = self.go_on(at, node.pointer(position)) else {
-                    return Ok(None);
-                };
-                at = child;
+            if !self.is_still(at) {
+                return Ok(None);
             }
-            Err(too_deep(at.offset))
+            Ok(Some(()))
         })
     }
 
@@ -287,7 +303,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             if damaged != 0 {
                 return Err(Error::corrupt(damaged, "a record that fails its check"));
             }
-            self.expect_keys_on_way(guard, key)?;
+            self.expect_keys_on_way(guard, &Way::Key(key, Tied::UpTo))?;
         }
         Ok(looked)
     }

@@ -77,9 +77,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
         let way = goal.way::<C>();
         let (end, lsn) = self.read(guard, || self.gather(guard, &way, direction, copy))?;
         let lsn = guard.left_to_caller(lsn);
-        if let Way::Key(key, _) = way {
-            self.expect_keys_on_way(guard, key)?;
-        }
+        self.expect_keys_on_way(guard, &way)?;
         if let Some(end) = end {
             // The scan goes on from this key.
             C::expect_key(guard, end)?;
