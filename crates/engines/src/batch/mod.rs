@@ -23,14 +23,14 @@
 //! 4. *Both*: write the records. Within one epoch, publish an entry that lists the immediate writes
 //!    and names the epoch, and apply the other writes. The end of that epoch is the commit. Then
 //!    apply the immediate writes.
+//! 5. Clear the slot; that is ordered before any later write to these keys. Unlock the stripes.
+//!    Wait until all of it is durable.
 //!
 //! A batch of immediate writes takes step 4 as well if a condition has read a state that the
 //! running epoch has changed: a crash may take that state back. The locked stripes keep the state
 //! until the batch is done, so the epoch of the entry is that of the state or a later one. After a
 //! crash both are there, or neither is. If the epoch of the state has ended, its end is ordered
 //! before the entry, and the batch takes step 3.
-//! 5. Clear the slot; that is ordered before any later write to these keys. Unlock the stripes.
-//!    Wait until all of it is durable.
 //!
 //! # Recovery
 //!

@@ -277,14 +277,10 @@ impl Record {
             return Ok(());
         }
         let (key, value) = self.body(guard)?;
-        let key_passes = self.header.key_passes(|sum| sum.with_words(guard, key));
-        let is_sound = match key_passes {
-            Some(passes) => passes,
-            None => {
-                let sum = self.header.sum().with_words(guard, key);
-                self.header.passes(sum.with_words(guard, value))
-            }
-        };
+        let is_sound = self.header.has_sound_key(
+            |sum| sum.with_words(guard, key),
+            |sum| sum.with_words(guard, key).with_words(guard, value),
+        );
         if is_sound {
             Ok(())
         } else {

@@ -26,7 +26,7 @@ use pool::Guard;
 
 use super::access::{View, Walk};
 use super::layout::{Border, WIDTH_MAX, WordBorder};
-use super::record::{CELL_POINTER_MAX, Record};
+use super::record::{CELL_POINTER_MAX, Record, ValueKey};
 use crate::{Error, Result};
 
 const _: () = assert!(CELL_POINTER_MAX == cell_pointer(WIDTH_MAX - 1, 1));
@@ -83,32 +83,17 @@ impl SlotValue {
         }
     }
 
-    /// Appends the value of `key`. In a pool that verifies reads, the record must pass its check.
+    /// Appends the value of a key. In a pool that verifies reads, the record must pass its check.
     #[inline(always)]
     pub(super) fn copy_of<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        key: &[u8],
+        key: ValueKey<'_>,
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
         match self {
             Self::Word(_) => self.copy(guard, buffer),
             Self::Record(record) => record.copy_value_of(guard, key, buffer),
-        }
-    }
-
-    /// Appends the value of the key that the buffer holds from `key_start` on. In a pool that
-    /// verifies reads, the record must pass its check.
-    #[inline(always)]
-    pub(super) fn copy_behind_key<M: Medium>(
-        &self,
-        guard: &Guard<'_, M>,
-        key_start: usize,
-        buffer: &mut Vec<u8>,
-    ) -> Result<()> {
-        match self {
-            Self::Word(_) => self.copy(guard, buffer),
-            Self::Record(record) => record.copy_value_behind_key(guard, key_start, buffer),
         }
     }
 

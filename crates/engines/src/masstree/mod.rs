@@ -144,6 +144,7 @@ use crate::kit::epochs::ticker::Ticker;
 use crate::{Error, Result};
 use layout::{ROOT_ANCHOR, ROOT_TRANSIENT, ROOT_WIDTH, WIDTH_MAX};
 use options::WIDTH_MIN;
+use record::ValueKey;
 use slice::Slice;
 
 /// A durable Masstree. Epoch durability: after a crash the tree, with all others of its pool, is as
@@ -275,7 +276,7 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         C::key(key)?;
         let found = self.core.find(key, |view, found| {
             value.clear();
-            found.copy_of(&view.guard, key, value)
+            found.copy_of(&view.guard, ValueKey::Given(key), value)
         });
         // A failed attempt may have left objects to give back.
         if !matches!(found, Ok(Some(()))) {

@@ -6,7 +6,7 @@
 //! that only a slice holds. Its header is that of the other engines' records; the header's check is
 //! taken over the value first, and then over the key.
 
-use medium::{Medium, Word, WordSum};
+use medium::{Medium, Word};
 use pool::Guard;
 use pool::bytes::{copy_in, copy_out, copy_out_summed};
 
@@ -27,6 +27,14 @@ const LINK_BYTES: u64 = 16;
 pub(super) struct Record {
     start: u64,
     header: RecordHeader,
+}
+
+/// The key of a value that is copied.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ValueKey<'k> {
+    Given(&'k [u8]),
+    /// The buffer holds it, from here to its end, and gets the value behind it.
+    InBuffer(usize),
 }
 
 /// The greatest key that one slice holds, so that its record does not.
@@ -122,74 +130,31 @@ impl Record {
         Ok(())
     }
 
-    /// Appends the value of `key`. In a pool that verifies reads, the record must pass its check.
+    /// Appends the value of a key. In a pool that verifies reads, the record must pass its check.
     /// After an error the buffer is as it was before.
     #[inline]
     pub(super) fn copy_value_of<M: Medium>(
         &self,
         guard: &Guard<'_, M>,
-        key: &[u8],
+        key: ValueKey<'_>,
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
         if !guard.verifies() {
             return self.copy_value(guard, buffer);
         }
         let start = buffer.len();
-        let sum = self.copy_value_summed(guard, buffer)?;
-        let checked = self.expect_check_of(key, sum);
-        if checked.is_err() {
-            buffer.truncate(start);
-        }
-        checked
-    }
-
-    /// Appends the value of the key that the buffer holds from `key_start` on, with the check that
-    /// [`Record::copy_value_of`] makes.
-    #[inline]
-    pub(super) fn copy_value_behind_key<M: Medium>(
-        &self,
-        guard: &Guard<'_, M>,
-        key_start: usize,
-        buffer: &mut Vec<u8>,
-    ) -> Result<()> {
-        if !guard.verifies() {
-            return self.copy_value(guard, buffer);
-        }
-        let value_start = buffer.len();
-        let sum = self.copy_value_summed(guard, buffer)?;
-        let checked = self.expect_check_of(&buffer[key_start..value_start], sum);
-        if checked.is_err() {
-            buffer.truncate(value_start);
-        }
-        checked
-    }
-
-    /// Appends the value; returns the sum of the header and the value.
-    #[inline(always)]
-    fn copy_value_summed<M: Medium>(
-        &self,
-        guard: &Guard<'_, M>,
-        buffer: &mut Vec<u8>,
-    ) -> Result<WordSum> {
         let words = self.value_words(guard)?;
         let sum = self.header.sum();
-        Ok(copy_out_summed(
-            guard,
-            words,
-            self.value_length(),
-            buffer,
-            sum,
-        ))
-    }
-
-    /// Refuses the record unless it is that of `key`. `sum` is that of the header and the value.
-    #[inline(always)]
-    fn expect_check_of(&self, key: &[u8], sum: WordSum) -> Result<()> {
+        let sum = copy_out_summed(guard, words, self.value_length(), buffer, sum);
+        let key = match key {
+            ValueKey::Given(key) => key,
+            ValueKey::InBuffer(key_start) => &buffer[key_start..start],
+        };
         if self.key_length() == key.len() && self.header.passes(sum.with_bytes(key)) {
-            Ok(())
-        } else {
-            Err(self.fails_its_check())
+            return Ok(());
         }
+        buffer.truncate(start);
+        Err(self.fails_its_check())
     }
 
     /// In a pool that verifies reads, refuses a record whose key, which it holds, cannot be relied
@@ -202,17 +167,11 @@ impl Record {
             return Ok(());
         }
         let key = guard.words(self.key_offset(), self.stored_key_length().div_ceil(8))?;
-        let key_passes = self.header.key_passes(|sum| sum.with_words(guard, key));
-        let is_sound = match key_passes {
-            Some(passes) => passes,
-            None => {
-                let sum = self
-                    .header
-                    .sum()
-                    .with_words(guard, self.value_words(guard)?);
-                self.header.passes(sum.with_words(guard, key))
-            }
-        };
+        let value = self.value_words(guard)?;
+        let is_sound = self.header.has_sound_key(
+            |sum| sum.with_words(guard, key),
+            |sum| sum.with_words(guard, value).with_words(guard, key),
+        );
         if is_sound {
             Ok(())
         } else {
@@ -235,7 +194,7 @@ impl Record {
         if self.value_length() == value.len() && is_same(guard, self.value_offset(), value)? {
             return Ok(true);
         }
-        self.copy_value_of(guard, key, &mut Vec::new())?;
+        self.copy_value_of(guard, ValueKey::Given(key), &mut Vec::new())?;
         Ok(false)
     }
 

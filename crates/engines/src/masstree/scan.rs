@@ -19,7 +19,7 @@ use super::core::Core;
 use super::find::{Origin, ScanLeaf};
 use super::layout::{Border, WIDTH_MAX, nibble};
 use super::permutation::Permutation;
-use super::record::Record;
+use super::record::{Record, ValueKey};
 use super::slice::{LAYER, LONGER, Slice, SliceTarget};
 use crate::index::record::{KEY_BYTES_MAX, prefix_word};
 use crate::index::{Bounds, Direction, Scan, VisitWords};
@@ -148,7 +148,7 @@ impl ScannedEntry<'_> {
         self.copy_key(view, buffer)?;
         let key_length = buffer.len() - start;
         let value = self.value(view)?;
-        value.copy_behind_key(&view.guard, start, buffer)?;
+        value.copy_of(&view.guard, ValueKey::InBuffer(start), buffer)?;
         Ok(key_length)
     }
 }

@@ -155,6 +155,20 @@ impl RecordHeader {
         u64::from(sum.check()) == self.first >> 32
     }
 
+    /// Whether the key and the lengths can be relied upon. A long record has a check for that; of a
+    /// short one all must pass. `sum_key` adds the words of the key to a sum, `sum_body` all words
+    /// behind the header.
+    pub(crate) fn has_sound_key(
+        &self,
+        sum_key: impl FnOnce(WordSum) -> WordSum,
+        sum_body: impl FnOnce(WordSum) -> WordSum,
+    ) -> bool {
+        match self.key_passes(sum_key) {
+            Some(passes) => passes,
+            None => self.passes(sum_body(self.sum())),
+        }
+    }
+
     /// For a long record, whether its key passes a check of its own. `sum_key` adds the words of
     /// the key to a sum. `None` for a short record, whose only check is that of the whole.
     pub(crate) fn key_passes(&self, sum_key: impl FnOnce(WordSum) -> WordSum) -> Option<bool> {

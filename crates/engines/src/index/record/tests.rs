@@ -27,7 +27,7 @@ fn bytes(length: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// What a read of a record returns.
+/// The key and the value that a read of a record returns.
 fn read(guard: &Guard<'_, Dax>, offset: u64) -> Result<(Vec<u8>, Vec<u8>)> {
     let mut entry = Vec::new();
     let key_length = Record::copy_entry(guard, offset, &mut entry)?;
