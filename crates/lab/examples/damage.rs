@@ -14,8 +14,8 @@
 //! - 1: not so, or a round panicked or went on for ever.
 //! - 2: wrong usage.
 //!
-//! With `--codec word` damage may go unnoticed, because numbers have no check: silent damage and
-//! wrong values are counted, and are no failure.
+//! With `--codec word` damage may go unnoticed, because numbers have no check: silent damage, wrong
+//! values and missed keys are counted, and are no failure.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -178,10 +178,9 @@ impl Report {
         let silent = if self.may_be_silent() {
             0
         } else {
-            self.silent + self.reads_wrong.rounds
+            self.silent + self.reads_wrong.rounds + self.missed_unchecked
         };
-        let unchecked = self.missed_by_check + self.missed_unchecked;
-        silent + self.panics + self.hangs + self.sound_not_saved + unchecked == 0
+        silent + self.panics + self.hangs + self.sound_not_saved + self.missed_by_check == 0
     }
 
     fn survivor(&mut self, bar: &ProgressBar, round: u64, what: &str) {
@@ -275,8 +274,10 @@ impl Report {
         }
         if seen.are_missed_keys_unchecked() {
             self.missed_unchecked += 1;
-            let what = format!("sound, but reads missed {}: {place}", described(missed));
-            self.survivor(bar, number, &what);
+            if !self.may_be_silent() {
+                let what = format!("sound, but reads missed {}: {place}", described(missed));
+                self.survivor(bar, number, &what);
+            }
         }
     }
 }
