@@ -112,7 +112,7 @@ fn compare(path: &Path, entries: u64, reads: Reads) -> Result<(), Failure> {
     let mut plain_times = Vec::new();
     let mut ratios = Vec::new();
     for round in 0..PAIRS {
-        // Whoever reads second finds warm caches, so they take turns.
+        // The second read of a round finds warm caches, so both stores take turns.
         let (on, off) = if round % 2 == 0 {
             let on = reads.run(&verified_tree, entries, round)?;
             (on, reads.run(&plain_tree, entries, round)?)

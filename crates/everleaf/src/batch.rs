@@ -15,8 +15,8 @@ use crate::{Pending, Store, Tree};
 /// whatever crash comes.
 ///
 /// Of several writes to one key the last one counts. Conditions are about the state before the
-/// batch, and no crash leaves the batch without the state that they have read. Nothing is written before [`Store::write`], which leaves the batch as it is. A batch
-/// keeps its trees open.
+/// batch, and no crash leaves the batch without the state that they have read. Nothing is written
+/// before [`Store::write`], which leaves the batch as it is. A batch keeps its trees open.
 ///
 /// ```
 /// use everleaf::{Batch, Engine, Error, ErrorKind, Store, TreeOptions};

@@ -746,6 +746,13 @@ fn saved_of_damaged(path: &Path) -> Result<(u64, Vec<String>)> {
     saved_of_rest(path)
 }
 
+/// Puts a pool and its log at a path, and reads what is left there.
+fn saved_of_files(path: &Path, pool: &[u8], log: &[u8]) -> Result<(u64, Vec<String>)> {
+    fs::write(path, pool).unwrap();
+    fs::write(everleaf::log_path(path), log).unwrap();
+    saved_of_damaged(path)
+}
+
 /// Damages a log. The text names the damage.
 type DamageLog = (&'static str, fn(&mut Vec<u8>));
 
@@ -823,9 +830,7 @@ fn a_log_whose_newer_header_is_damaged_is_read_without_it() -> Result<()> {
         for copy in [0, 0x1000] {
             let mut log = used.log.clone();
             log[copy + 20] ^= 0x10;
-            fs::write(&path, &used.pool).unwrap();
-            fs::write(everleaf::log_path(&path), &log).unwrap();
-            let (saved, said) = saved_of_damaged(&path)?;
+            let (saved, said) = saved_of_files(&path, &used.pool, &log)?;
             let what = format!("{}, the copy at {copy:#x}: {said:?}", used.name);
             assert_eq!(saved, used.entries, "{what}");
         }
@@ -841,9 +846,7 @@ fn a_log_that_the_pool_does_not_name_any_more_is_read() -> Result<()> {
     for used in used_pools(Engine::RNTREE)? {
         let mut bytes = used.pool.clone();
         bytes[0x2040..0x2080].fill(0xa5);
-        fs::write(&path, &bytes).unwrap();
-        fs::write(everleaf::log_path(&path), &used.log).unwrap();
-        let (saved, said) = saved_of_damaged(&path)?;
+        let (saved, said) = saved_of_files(&path, &bytes, &used.log)?;
         assert_eq!(saved, used.entries, "{}: {said:?}", used.name);
         assert_eq!(said.len(), 1, "{}: {said:?}", used.name);
     }

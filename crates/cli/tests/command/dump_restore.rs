@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{lines, on, pool, run, run_with};
+use crate::common::{lines, on, pool, run, run_with, salvage_in_part};
 
 /// A pool with binary keys, an empty tree, a tree of words, and an odd name; and its dump.
 struct Sample {
@@ -421,13 +421,7 @@ fn whole_leaves_are_salvaged_from_a_tree_that_does_not_open() {
         "{said:?}"
     );
     let file = pool.with_file_name("saved.dump");
-    let answer = run(&on(
-        "dump",
-        &pool,
-        &[file.to_str().unwrap(), "--salvage", "--json"],
-    ))
-    .expect(1)
-    .json();
+    let answer = salvage_in_part(&pool, &file);
     assert_eq!(
         (&answer["unreadable_nodes"], answer.get("missing_entries")),
         (&1.into(), None),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::common::{Said, everleaf, lines, on, pool, run, run_with};
+use crate::common::{Said, everleaf, lines, on, pool, run, run_with, salvage_in_part};
 use serde_json::json;
 
 const PAGE: &str = include_str!("../../../../docs/COMMAND.md");
@@ -105,13 +105,7 @@ fn a_pool_whose_log_is_missing_is_salvaged() {
         .collect();
     assert_eq!(saved, ["apple\t12", "banana\t80"]);
     let file = pool.with_file_name("saved.dump");
-    let answer = run(&on(
-        "dump",
-        &pool,
-        &[file.to_str().unwrap(), "--salvage", "--json"],
-    ))
-    .expect(1)
-    .json();
+    let answer = salvage_in_part(&pool, &file);
     assert_eq!(
         (
             &answer["entries"],

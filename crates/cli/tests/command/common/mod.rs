@@ -120,3 +120,11 @@ pub(crate) fn on(subcommand: &str, pool: &Path, more: &[&str]) -> Vec<OsString> 
 pub(crate) fn lines(numbers: std::ops::Range<u32>, line: impl Fn(u32) -> String) -> String {
     numbers.map(line).collect()
 }
+
+/// Salvages what is left of a damaged pool into a file, and returns the answer in JSON.
+pub(crate) fn salvage_in_part(pool: &Path, file: &Path) -> serde_json::Value {
+    let file = file.to_str().unwrap();
+    run(&on("dump", pool, &[file, "--salvage", "--json"]))
+        .expect(1)
+        .json()
+}
