@@ -38,4 +38,4 @@ pub use pool::{
 };
 pub use quarantine::Quarantine;
 pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
-pub use space::Usage;
+pub use space::{Evacuate, Evacuation, Unevacuated, Usage};

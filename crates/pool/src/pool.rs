@@ -1,6 +1,7 @@
 //! A pool on a medium, and the guard through which it is accessed.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::{Deref, RangeInclusive};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use crate::lost_copy::LostCopy;
 use crate::options::PoolOptions;
 use crate::quarantine::Quarantine;
 use crate::roots::{NewRoot, ROOT_WORDS, RootTable, Roots, TreeRoot};
-use crate::space::{Space, Usage};
+use crate::space::{Evacuate, Evacuation, Space, Usage};
 use crate::{Error, ErrorKind, FORMAT_VERSION, Result};
 
 /// How often a full pool checks whether retired memory is free; with the pauses in between this
@@ -589,6 +590,16 @@ impl<M: Medium> Pool<M> {
             .compact(&medium::MediumGuard::unpinned(&self.shared.medium))
     }
 
+    /// Chooses slabs that are to be emptied, and keeps allocations away from them until the result
+    /// is dropped. Trees then move what they have in these slabs ([`Guard::is_evacuated`]), and each
+    /// slab is free when its last allocation has gone. `excluded` has the offsets of slabs that are
+    /// not to be chosen. Chooses none while [`Pool::needs_mark`], or while the bitmaps are to be
+    /// read. Nothing durable changes. O(slabs); threads that allocate wait.
+    pub fn evacuate(&self, choice: Evacuate, excluded: &BTreeSet<u64>) -> Evacuation {
+        let guard = medium::MediumGuard::unpinned(&self.shared.medium);
+        self.shared.space.evacuate(&guard, choice, excluded)
+    }
+
     /// From now on, trees verify every record that they read: see [`Guard::verifies`].
     pub fn verify_reads(&self) {
         self.shared.verifies.store(true, Ordering::Relaxed);
@@ -768,6 +779,16 @@ impl<M: Medium> Guard<'_, M> {
             .space
             .allocate(&self.inner, bytes + lead as usize, true)?
             + lead)
+    }
+
+    /// Whether any slab is to be emptied ([`Pool::evacuate`]).
+    pub fn evacuates(&self) -> bool {
+        self.shared.space.evacuates()
+    }
+
+    /// Whether an allocation lies in a slab that is to be emptied ([`Pool::evacuate`]).
+    pub fn is_evacuated(&self, offset: u64) -> bool {
+        self.shared.space.is_evacuated(offset)
     }
 
     /// Which space is in use, as far as that is known. O(slabs).

@@ -21,6 +21,7 @@
 //! before the walk got there, and is marked when it is retired.
 
 mod bitmaps;
+mod evacuation;
 mod left_alone;
 mod release;
 mod set_aside;
@@ -33,6 +34,8 @@ use medium::arena::Arena;
 use medium::sync::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, thread_number};
 use medium::{Medium, MediumGuard, volatile};
 
+use self::evacuation::EVACUATED;
+pub use self::evacuation::{Evacuate, Evacuation, Unevacuated};
 use self::left_alone::LEFT_ALONE;
 pub use self::usage::Usage;
 use crate::class::{BITMAP_WORDS_MAX, CLASSES, Class};
@@ -127,6 +130,8 @@ pub(crate) struct Space {
     has_damaged_bitmap: AtomicBool,
     /// Whether a close has begun to write the bitmaps.
     has_written_bitmaps: AtomicBool,
+    /// How many evacuations are under way.
+    evacuations: AtomicU32,
     /// Slabs whose class word is damaged.
     left_alone: Mutex<BTreeSet<u32>>,
 }
@@ -170,6 +175,7 @@ impl Space {
             keeps_all: AtomicBool::new(false),
             has_damaged_bitmap: AtomicBool::new(false),
             has_written_bitmaps: AtomicBool::new(false),
+            evacuations: AtomicU32::new(0),
             left_alone: Mutex::new(BTreeSet::new()),
         };
         space.know_slabs(high_water)?;
@@ -509,11 +515,28 @@ impl Space {
     /// without a slot in use. Returns the locks of all shards; until they are dropped no shard
     /// opens a slab. The calling thread holds none of the locks before.
     fn leave_open(&self, class: Option<Class>) -> [MutexGuard<'_, [u32; CLASSES]>; SHARDS] {
+        self.leave_where(|slab, index| {
+            let own = class.is_some_and(|class| class.index() as u64 == index);
+            own || self.slabs.get(slab).used.load(Ordering::SeqCst) == 0
+        })
+    }
+
+    /// All shards leave all slabs that they have open. Returns the locks of all shards, as
+    /// [`Space::leave_open`] does.
+    fn leave_every_open(&self) -> [MutexGuard<'_, [u32; CLASSES]>; SHARDS] {
+        self.leave_where(|_, _| true)
+    }
+
+    /// All shards leave the open slabs for which `leaves` returns `true`, given the slab and the
+    /// index of its class.
+    fn leave_where(
+        &self,
+        leaves: impl Fn(u32, u64) -> bool,
+    ) -> [MutexGuard<'_, [u32; CLASSES]>; SHARDS] {
         let mut shards = self.shards.each_ref().map(|shard| shard.lock());
         for open in &mut shards {
             for (slab, index) in open.iter_mut().zip(0..) {
-                let own = class.is_some_and(|class| class.index() as u64 == index);
-                if *slab != 0 && (own || self.slabs.get(*slab).used.load(Ordering::SeqCst) == 0) {
+                if *slab != 0 && leaves(*slab, index) {
                     self.leave(*slab, Class::from_index(index).expect("one for each class"));
                     *slab = 0;
                 }
@@ -531,7 +554,7 @@ impl Space {
     }
 
     /// Puts a full slab with enough free slots on the list of its class, and a listed slab with no
-    /// slot in use on the list of empty slabs.
+    /// slot in use on the list of empty slabs. Frees a slab that was to be emptied and is empty.
     fn offer(&self, slab: u32, class: Class) {
         let known = self.slabs.get(slab);
         let used = known.used.load(Ordering::SeqCst) as u32;
@@ -539,7 +562,8 @@ impl Space {
         // class, with more slots in use.
         let worth_it = class.slots().saturating_sub(used) * REOPEN_FRACTION >= class.slots();
         let state = known.state.load(Ordering::SeqCst);
-        if !(worth_it && state == FULL || used == 0 && state == PARTIAL) {
+        let is_empty = used == 0 && (state == PARTIAL || state == EVACUATED);
+        if !(worth_it && state == FULL || is_empty) {
             return;
         }
         let mut unowned = self.unowned.lock();
@@ -558,6 +582,7 @@ impl Space {
         if known.state.load(Ordering::SeqCst) == PARTIAL && known.used.load(Ordering::SeqCst) == 0 {
             unowned.emptied.insert(slab);
         }
+        self.free_evacuated(&mut unowned, known, slab);
     }
 
     fn open_slab<M: Medium>(&self, guard: &MediumGuard<'_, M>, class: Class) -> Result<u32> {
@@ -598,16 +623,22 @@ impl Space {
         Ok(slab)
     }
 
-    /// Takes a slab with free slots that counts as full: while there was room it had too few free
-    /// slots to be offered, but in a full pool every slot counts. O(slabs).
+    /// Takes a slab with free slots that counts as full, or else one that is being emptied: while
+    /// there was room it had too few free slots to be offered, but in a full pool every slot counts.
+    /// O(slabs).
     fn reopen_full(&self, end: u32, class: Class) -> Option<u32> {
+        self.reopen_from(FULL, end, class)
+            .or_else(|| self.reopen_from(EVACUATED, end, class))
+    }
+
+    fn reopen_from(&self, state: u64, end: u32, class: Class) -> Option<u32> {
         (1..end).find(|slab| {
             let known = self.slabs.get(*slab);
             known.class.load(Ordering::SeqCst) == class.index() as u64 + 1
                 && known.used.load(Ordering::SeqCst) < u64::from(class.slots())
                 && known
                     .state
-                    .compare_exchange(FULL, OPEN, Ordering::SeqCst, Ordering::SeqCst)
+                    .compare_exchange(state, OPEN, Ordering::SeqCst, Ordering::SeqCst)
                     .is_ok()
         })
     }

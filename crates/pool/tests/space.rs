@@ -1,8 +1,9 @@
 //! Space: a pool at its limit gives out all free space; damage to the records of its use.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc;
 
-use everleaf_pool::{self as pool, Pool, PoolOptions};
+use everleaf_pool::{self as pool, Evacuate, Pool, PoolOptions};
 use medium::Dax;
 
 const SLAB_BYTES: u64 = 64 << 10;
@@ -137,4 +138,93 @@ fn a_span_takes_free_slabs_and_those_behind_that_were_never_used() {
     pool.reclaim();
     assert!(is_full(&span(5)));
     span(4).unwrap();
+}
+
+/// A pool with slabs of which one slot in `kept` is in use, and these allocations.
+fn sparse_pool(slabs: u64, kept: usize) -> (Pool<Dax>, Vec<u64>) {
+    let pool = pool(slabs);
+    let guard = pool.pin();
+    let mut offsets = Vec::new();
+    // The last slab stays out of use.
+    while pool.stat().used_bytes < slabs * SLAB_BYTES {
+        offsets.push(guard.allocate(1000).unwrap());
+    }
+    let mut left = Vec::new();
+    for (index, offset) in offsets.into_iter().enumerate() {
+        if index % kept == 0 {
+            left.push(offset);
+        } else {
+            guard.free(offset);
+        }
+    }
+    drop(guard);
+    (pool, left)
+}
+
+#[test]
+fn sparse_slabs_are_emptied_into_the_others() {
+    let (pool, left) = sparse_pool(8, 16);
+    let guard = pool.pin();
+    let before = pool.stat().used_bytes;
+    let evacuation = pool.evacuate(Evacuate::Sparse, &BTreeSet::new());
+    let (moving, staying): (Vec<u64>, Vec<u64>) =
+        left.iter().partition(|offset| guard.is_evacuated(**offset));
+    assert!(!staying.is_empty() && moving.len() > staying.len());
+    assert_eq!(evacuation.rest().allocations, moving.len() as u64);
+    for offset in &moving {
+        let copy = guard.allocate(1000).unwrap();
+        assert!(!guard.is_evacuated(copy), "space of a slab to be emptied");
+        guard.free(*offset);
+    }
+    assert_eq!(evacuation.rest().slabs, []);
+    drop(evacuation);
+    let after = pool.stat().used_bytes;
+    assert!(after <= before / 3, "{before} bytes, then {after}");
+    assert!(pool.evacuate(Evacuate::Sparse, &BTreeSet::new()).is_empty());
+    // The slabs serve allocations of another size.
+    for _ in (after..before).step_by(SLAB_BYTES as usize) {
+        guard.allocate(60_000).unwrap();
+    }
+}
+
+#[test]
+fn a_slab_that_was_not_emptied_is_used_again() {
+    let (pool, left) = sparse_pool(4, 8);
+    let guard = pool.pin();
+    let evacuation = pool.evacuate(Evacuate::Sparse, &BTreeSet::new());
+    let is_evacuated = |offset: &u64| guard.is_evacuated(*offset);
+    let count = left.iter().filter(|offset| is_evacuated(offset)).count();
+    let rest = evacuation.rest();
+    assert_eq!(rest.allocations, count as u64);
+    drop(evacuation);
+    assert!(!left.iter().any(is_evacuated));
+    let excluded = rest.slabs.iter().copied().collect();
+    let others = pool.evacuate(Evacuate::Sparse, &excluded).rest().slabs;
+    assert!(others.iter().all(|slab| !excluded.contains(slab)));
+    // All free slots are found.
+    let slots = pool.stat().allocations;
+    let mut more = 0;
+    while guard.allocate(1000).is_ok() {
+        more += 1;
+    }
+    assert!(more + slots >= 4 * 63, "{more} beside {slots}");
+}
+
+/// A pool at its limit takes free slots where it finds them.
+#[test]
+fn a_full_pool_allocates_from_slabs_that_are_being_emptied() {
+    let (pool, left) = sparse_pool(3, 2);
+    let guard = pool.pin();
+    let evacuation = pool.evacuate(Evacuate::All, &BTreeSet::new());
+    assert!(left.iter().all(|offset| guard.is_evacuated(*offset)));
+    let mut more = 0;
+    while guard.allocate(1000).is_ok() {
+        more += 1;
+    }
+    assert!(more >= left.len() as u64, "{more} beside {}", left.len());
+    drop(evacuation);
+    for offset in left {
+        guard.free(offset);
+    }
+    assert_eq!(pool.stat().frees_refused, 0);
 }
