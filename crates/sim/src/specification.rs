@@ -9,6 +9,8 @@ pub(crate) fn holds<V: PartialEq>(condition: &Condition<V>, current: Option<&V>)
         Condition::Absent => current.is_none(),
         Condition::Present => current.is_some(),
         Condition::Equals(value) => current == Some(value),
-        Condition::Written(_) => unreachable!("no judged operation writes a record ahead"),
+        Condition::Written(_) | Condition::Moved { .. } => {
+            unreachable!("no judged operation writes a record ahead")
+        }
     }
 }

@@ -345,7 +345,7 @@ impl<'b> BatchRequest<'b> {
             let is_present = tree.read_into(expected.key, &mut value)?;
             lsn = lsn.max(is_present.lsn);
             let holds = match expected.condition {
-                Condition::Always | Condition::Written(_) => true,
+                Condition::Always | Condition::Written(_) | Condition::Moved { .. } => true,
                 Condition::Absent => !is_present.value,
                 Condition::Present => is_present.value,
                 Condition::Equals(expected) => is_present.value && value == expected,

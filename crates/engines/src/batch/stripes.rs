@@ -14,13 +14,13 @@ use medium::sync::{
     wait_for_announced,
 };
 use medium::{Lsn, Medium, Process};
-use pool::{BatchSlots, Pool};
+use pool::{BatchSlots, Evacuate, Pool};
 
 use crate::engine::AnyTree;
 use crate::index::record::prefix_word;
 use crate::index::{
-    Bounds, Condition, Direction, Epochs, Index, IndexStat, LeftOut, Measured, NextEntry, Observed,
-    Scan, Value, Violation, VisitWords, WordIndex, Written,
+    Bounds, Condition, Direction, Epochs, EvacuatedKeys, Index, IndexStat, LeftOut, Measured,
+    Moved, NextEntry, Observed, Scan, Value, Violation, VisitWords, WordIndex, Written,
 };
 use crate::{ErrorKind, Result};
 
@@ -352,6 +352,35 @@ impl Index for StripedTree {
     fn stat(&self) -> Result<IndexStat> {
         self.process.expect_current()?;
         self.tree.stat()
+    }
+
+    fn begin_evacuation(&self, choice: Evacuate) -> Result<u64> {
+        self.process.expect_current()?;
+        self.gate.batch_slots.expect_whole()?;
+        self.tree.begin_evacuation(choice)
+    }
+
+    fn end_evacuation(&self) {
+        if self.process.is_current() {
+            self.tree.end_evacuation();
+        }
+    }
+
+    fn find_evacuated(&self, evacuated: &mut EvacuatedKeys) -> Result<()> {
+        self.process.expect_current()?;
+        self.tree.find_evacuated(evacuated)
+    }
+
+    fn move_record(&self, key: &[u8]) -> Result<Moved> {
+        self.process.expect_current()?;
+        self.gate
+            .write(Stripes::of(key), || self.tree.move_record(key))
+    }
+
+    fn move_node(&self, low: &[u8]) -> Result<Moved> {
+        self.process.expect_current()?;
+        self.gate
+            .write(Stripes::of(low), || self.tree.move_node(low))
     }
 
     fn reclaim(&self) {

@@ -110,6 +110,7 @@ mod mark;
 mod merge;
 mod profile;
 mod recover;
+mod relocate;
 mod remove;
 mod reuse;
 mod runs;

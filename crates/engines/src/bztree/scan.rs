@@ -11,8 +11,8 @@ use super::BzTree;
 use super::find::{DescentGoal, Step};
 use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
 use super::runs::{self, EntryRun};
-use crate::index::{Codec, Direction, EntryWords, VisitWords};
-use crate::kit::scan::{self, LeafCopy, Leaves};
+use crate::index::{Codec, Direction, EntryWords, Moved, VisitWords};
+use crate::kit::scan::{self, LeafCopy, Leaves, MovedNodes};
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -151,6 +151,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
     fn pool(&self) -> &Pool<M> {
         &self.pool
+    }
+
+    const MOVED_NODES: MovedNodes = MovedNodes::All;
+
+    fn move_leaf(&self, low: &[u8]) -> Result<Moved> {
+        self.relocate_nodes(C::bound(low))
     }
 
     fn copy_leaf(

@@ -22,9 +22,9 @@ use crate::{Error, Result};
 
 /// A leaf that is frozen, and its status since.
 #[derive(Clone, Copy)]
-struct Frozen {
-    offset: u64,
-    status: LeafStatus,
+pub(super) struct Frozen {
+    pub(super) offset: u64,
+    pub(super) status: LeafStatus,
 }
 
 /// The anchor or the inner node that leads to a node.
@@ -74,10 +74,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             status: frozen,
         };
         self.consolidate(guard, path, old, new, replacement, &copies)
+            .map(drop)
     }
 
-    /// Replaces a frozen leaf by one with the same entries.
-    fn consolidate(
+    /// Replaces a frozen leaf by one with the same entries. Returns whether it did.
+    pub(super) fn consolidate(
         &self,
         guard: &Guard<'_, M>,
         path: &[Step],
@@ -85,16 +86,18 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         mut new: NewNodes<'_, '_, M>,
         replacement: LeafSpace,
         copies: &[CopiedEntry],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let Frozen { offset, status } = old;
         if copies.len() > replacement.capacity {
-            return self.expect_other_entries(guard, offset, status, copies.len());
+            self.expect_other_entries(guard, offset, status, copies.len())?;
+            return Ok(false);
         }
         Self::write_leaf(guard, replacement, copies)?;
         let mut swap = self.pmwcas.allocate();
         Self::bury_leaf(guard, &mut swap, Self::leaf(guard, offset)?, status)?;
         let old = Pointer::leaf(offset);
         let new_leaf = Pointer::leaf(replacement.offset);
+        let mut is_replaced = false;
         if self.swap_child(guard, &mut swap, path, old, new_leaf)? {
             new.release(replacement.offset);
             if let Some(commit) = self.attempt_swap(guard, swap)? {
@@ -102,10 +105,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 // This need not wait: the operation that needed room returns a later LSN.
                 drop(commit);
                 self.reuse(guard);
+                is_replaced = true;
             }
         }
         self.refill_spares(guard);
-        Ok(())
+        Ok(is_replaced)
     }
 
     /// For a leaf with more entries than it had before it was frozen with this status: they were
@@ -182,7 +186,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 offset,
                 status: frozen,
             };
-            return self.consolidate(guard, path, old, new, halves[0], &copies);
+            return self
+                .consolidate(guard, path, old, new, halves[0], &copies)
+                .map(drop);
         }
         if copies.len() > most {
             return self.expect_other_entries(guard, offset, frozen, copies.len());

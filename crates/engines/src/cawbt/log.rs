@@ -12,6 +12,15 @@
 //!          2: separator                                    1: `other` comes last; 2: first
 //! ```
 //!
+//! ```text
+//! status   4 relocation of a leaf
+//! node     the leaf before it
+//! other    its copy
+//! second   the parent
+//! spare    the leaf
+//! IDs      none
+//! ```
+//!
 //! The line has the form of a node; that of leaves has the leaf's bit.
 //!
 //! 1. New nodes, the record and the log are flushed; a fence.
@@ -31,6 +40,7 @@ use crate::kit::prelude::*;
 const SPLIT: u64 = 1;
 const MERGE: u64 = 2;
 const MOVE: u64 = 3;
+const RELOCATION: u64 = 4;
 
 /// A node is split: it keeps the content `left`, and the parent gets the new node with the
 /// separator before it.
@@ -81,6 +91,16 @@ pub(super) fn moved(
         status: MOVE,
         ids,
         pointers: [node, child, beside, 0, parent],
+        ..NodeContent::default()
+    }
+}
+
+/// A leaf is replaced by its copy: the leaf before it links to the copy, and the parent leads there.
+pub(super) fn relocation([before, copy, parent, leaf]: [u64; 4]) -> NodeContent {
+    NodeContent {
+        is_leaf: true,
+        status: RELOCATION,
+        pointers: [before, copy, parent, leaf, 0],
         ..NodeContent::default()
     }
 }
@@ -149,18 +169,21 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let node = read_mended(guard, offset)?;
         let beside = read_mended(guard, second)?;
         let is_stored = match (log.status, log.is_leaf) {
-            (SPLIT, true) => node.next() == other,
+            (SPLIT, true) | (RELOCATION, _) => node.next() == other,
             (SPLIT, false) => node.count() < IDS_MAX,
             (MERGE, true) => node.next() != other,
             (MERGE, false) => node.position_of(first).is_some(),
             (MOVE, _) => node.position_of(other).is_some(),
             _ => return Err(Error::corrupt(self.log, "a log that names no change")),
         };
-        let is_second_stored = beside.position_of(other).is_some() == (log.status == SPLIT);
+        let adds_other = log.status == SPLIT || log.status == RELOCATION;
+        let is_second_stored = beside.position_of(other).is_some() == adds_other;
         if is_stored == is_second_stored && !is_new {
             return Ok(Lsn::DURABLE);
         }
-        let further = if log.status == SPLIT { 0 } else { further };
+        let further = if adds_other { 0 } else { further };
+        // Readers of the leaf that is replaced go on in its copy.
+        let replaced = if log.status == RELOCATION { first } else { 0 };
         let mut content = NodeContent::of(&node);
         if !is_stored {
             content = Self::first_of(guard, content, log)?;
@@ -180,14 +203,18 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             _ if further == second => None,
             _ => Some(read_mended(guard, further)?),
         };
-        let concerned = [offset, other, second, further]
+        let concerned = [offset, other, second, further, replaced]
             .into_iter()
             .filter(|offset| *offset != 0);
         let mut change = NodeChange::of(self, guard, concerned);
         if !is_stored {
             // PERSIST: the log, and the nodes and records that the node leads to, are ordered
             // before; if this is lost, recovery stores it if the second node was stored.
-            let parent = if log.status == MOVE { further } else { second };
+            let parent = match log.status {
+                MOVE => further,
+                RELOCATION => node.parent(),
+                _ => second,
+            };
             change.publish(offset, &node, &content, parent)?;
         }
         if let Some(content) = beside_content {
@@ -223,6 +250,8 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 Ok(left)
             }
             (MERGE, _) => Self::joined(guard, &content, log),
+            (RELOCATION, _) if content.is_leaf => Ok(content.with_next(log.pointers[1])),
+            (RELOCATION, _) => Err(unfit(log.pointers[0])),
             _ if content.is_leaf || content.count > 0 => Err(unfit(log.pointers[0])),
             _ if log.ids[2] == 1 => Ok(NodeContent::of_two(
                 content.pointers[0],
@@ -248,6 +277,11 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
                 return None;
             }
             content.insert_child(position + 1, log.ids[2], other);
+            return Some(content);
+        }
+        if log.status == RELOCATION {
+            let position = second.position_of(log.pointers[3])?;
+            content.pointers[position] = other;
             return Some(content);
         }
         let position = second.position_of(other)?;

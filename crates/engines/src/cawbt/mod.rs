@@ -38,6 +38,8 @@
 //! | new root | 2: log, new nodes; root | the root's line |
 //! | root with one child | 2: log; root | the root's line |
 //! | bulk load | 2: all below the root; root | the root's line |
+//! | leaf that moves | 2: its copy, log; the leaf before and parent | the first of these two |
+//! | inner node or first leaf that moves | 2: its copy, log; parent | the parent's line |
 //!
 //! The log describes the next change. It is not a commit record: if any line that it names has
 //! changed, the log is durable, and recovery changes the others.
@@ -90,6 +92,7 @@ mod loom_tests;
 mod publish;
 mod record;
 mod recover;
+mod relocate;
 mod remove;
 mod scan;
 #[cfg(test)]

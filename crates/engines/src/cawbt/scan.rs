@@ -3,11 +3,12 @@
 
 use super::CawbTree;
 use super::layout::{LEAF_ENTRIES, LoadedNode};
+use crate::index::Moved;
 use crate::kit::prelude::*;
-use crate::kit::scan::Way;
+use crate::kit::scan::{MovedNodes, Way};
 
 /// Entries after which a forward scan has read enough at once.
-const ENTRIES: usize = 32;
+pub(super) const ENTRIES: usize = 32;
 
 impl<M: Medium, C: Codec> CawbTree<M, C> {
     fn entries(&self, node: &LoadedNode) -> impl Iterator<Item = EntryWords> {
@@ -65,6 +66,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
     fn pool(&self) -> &Pool<M> {
         &self.pool
+    }
+
+    const MOVED_NODES: MovedNodes = MovedNodes::All;
+
+    fn move_leaf(&self, low: &[u8]) -> Result<Moved> {
+        self.relocate_nodes(low)
     }
 
     fn copy_leaf(

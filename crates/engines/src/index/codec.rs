@@ -22,6 +22,8 @@ pub trait Codec: Send + Sync + 'static {
     const NAME: &'static str;
     /// Whether first words can tie between different keys.
     const TIES: bool;
+    /// Whether entries have records.
+    const HAS_RECORDS: bool;
 
     /// A key to look for.
     type Key<'k>: Copy;
@@ -56,10 +58,18 @@ pub trait Codec: Send + Sync + 'static {
     }
     /// The offset of an entry's record, if it has one.
     fn record(entry: EntryWords) -> Option<u64>;
-    /// The entry with a copy of its record, which is flushed. `None` if it has no record, or one
-    /// that [`record::copy`] does not copy.
+    /// The entry with a copy of its record, which is flushed. `None` if it has no record.
     #[inline(always)]
     fn copy_record<M: Medium>(
+        _guard: &Guard<'_, M>,
+        _entry: EntryWords,
+    ) -> Result<Option<EntryWords>> {
+        Ok(None)
+    }
+    /// Does the same as [`Codec::copy_record`], but returns `None` also for a record that is longer
+    /// than 1 KiB ([`record::copy_short`]).
+    #[inline(always)]
+    fn copy_short_record<M: Medium>(
         _guard: &Guard<'_, M>,
         _entry: EntryWords,
     ) -> Result<Option<EntryWords>> {
@@ -154,6 +164,7 @@ impl Codec for WordCodec {
     const ID: u16 = 1;
     const NAME: &'static str = "word";
     const TIES: bool = false;
+    const HAS_RECORDS: bool = false;
     type Key<'k> = u64;
     type Value<'v> = u64;
 
@@ -281,12 +292,18 @@ impl RecordCodec {
     fn entry(key: &[u8], record: u64) -> EntryWords {
         [Self::word(key), record | u64::from(Self::hash(key)) << 48]
     }
+
+    /// The entry of the same key with a record at another offset.
+    fn with_offset(entry: EntryWords, record: u64) -> EntryWords {
+        [entry[0], record | entry[1] & !OFFSET_MASK]
+    }
 }
 
 impl Codec for RecordCodec {
     const ID: u16 = 2;
     const NAME: &'static str = "record";
     const TIES: bool = true;
+    const HAS_RECORDS: bool = true;
     type Key<'k> = &'k [u8];
     type Value<'v> = &'v [u8];
 
@@ -347,7 +364,15 @@ impl Codec for RecordCodec {
         entry: EntryWords,
     ) -> Result<Option<EntryWords>> {
         let copy = record::copy(guard, entry[1] & OFFSET_MASK)?;
-        Ok(copy.map(|copy| [entry[0], copy | entry[1] & !OFFSET_MASK]))
+        Ok(Some(Self::with_offset(entry, copy)))
+    }
+
+    fn copy_short_record<M: Medium>(
+        guard: &Guard<'_, M>,
+        entry: EntryWords,
+    ) -> Result<Option<EntryWords>> {
+        let copy = record::copy_short(guard, entry[1] & OFFSET_MASK)?;
+        Ok(copy.map(|copy| Self::with_offset(entry, copy)))
     }
 
     fn compare_tie<M: Medium>(

@@ -6,6 +6,7 @@
 
 mod bounds;
 mod codec;
+mod evacuated;
 pub mod record;
 
 use std::any::Any;
@@ -15,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use medium::Lsn;
+use pool::Evacuate;
 use smallvec::SmallVec;
 
 use crate::Result;
@@ -22,6 +24,7 @@ use crate::Result;
 pub use bounds::{Bounds, Direction, prefix_end};
 pub(crate) use codec::check_entry;
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
+pub use evacuated::{EvacuatedKeys, MoveCount, Moved};
 
 /// A copy of a value: short ones need no allocation.
 pub type Value = SmallVec<[u8; 24]>;
@@ -46,6 +49,16 @@ pub enum Condition<V> {
     /// trees with records.
     #[doc(hidden)]
     Written(u64),
+    /// The key has the record at the offset `from`. The record at `to` is a copy of it, which the
+    /// tree takes over. Only for writes of values to trees with records, whose value does not
+    /// matter.
+    #[doc(hidden)]
+    Moved {
+        /// The record of the key.
+        from: u64,
+        /// Its copy.
+        to: u64,
+    },
 }
 
 impl<V> Condition<V> {
@@ -58,6 +71,10 @@ impl<V> Condition<V> {
             Self::Present => Condition::Present,
             Self::Equals(value) => Condition::Equals(value),
             Self::Written(record) => Condition::Written(*record),
+            Self::Moved { from, to } => Condition::Moved {
+                from: *from,
+                to: *to,
+            },
         }
     }
 
@@ -80,6 +97,7 @@ impl<V> Condition<V> {
             Self::Present => Condition::Present,
             Self::Equals(value) => Condition::Equals(form(value)?),
             Self::Written(record) => Condition::Written(record),
+            Self::Moved { from, to } => Condition::Moved { from, to },
         })
     }
 }
@@ -564,6 +582,54 @@ pub trait Index: Any + Send + Sync {
     /// must not be within an operation. Engines that retire memory through the pool alone have
     /// nothing to do here.
     fn reclaim(&self) {}
+
+    /// Chooses space that is to be emptied, for an engine with an allocator of its own, and keeps
+    /// allocations away from it until [`Index::end_evacuation`]. Returns how many slabs that is; 0
+    /// for engines whose records and nodes are allocations of the pool, which chooses slabs for them
+    /// ([`pool::Pool::evacuate`]).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the tree is damaged;
+    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
+    fn begin_evacuation(&self, choice: Evacuate) -> Result<u64> {
+        let _ = choice;
+        Ok(0)
+    }
+
+    /// Allows allocations again from all space.
+    fn end_evacuation(&self) {}
+
+    /// Adds keys to `evacuated`, from [`EvacuatedKeys::from`] on, whose records lie in slabs that
+    /// are to be emptied ([`pool::Evacuation`]), and leaves that lie there, and notes where the search goes on. A key that is
+    /// written meanwhile may be left out. O(log n + entries that are read).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the tree is damaged.
+    fn find_evacuated(&self, evacuated: &mut EvacuatedKeys) -> Result<()> {
+        evacuated.is_finished = true;
+        Ok(())
+    }
+
+    /// Copies the record of `key`, if it lies in a slab that is to be emptied, and gives the key the
+    /// copy. The value does not change. Does not wait. O(log n).
+    ///
+    /// # Errors
+    /// [`ErrorKind::PoolFull`](crate::ErrorKind::PoolFull) if there is no room for the copy; the
+    /// errors of [`Index::write`].
+    fn move_record(&self, key: &[u8]) -> Result<Moved> {
+        let _ = key;
+        Ok(Moved::NotEvacuated)
+    }
+
+    /// Moves the leaf whose lower bound is `low`, as [`Index::find_evacuated`] has returned it, if it
+    /// lies in a slab that is to be emptied. The content does not change. Does not wait. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`Index::move_record`].
+    fn move_node(&self, low: &[u8]) -> Result<Moved> {
+        let _ = low;
+        Ok(Moved::NotEvacuated)
+    }
 
     /// Gives back all space of a tree that was removed from the pool's root table. No thread may
     /// use the tree, now or later. O(n).

@@ -118,11 +118,16 @@ pub fn write<M: Medium>(guard: &Guard<'_, M>, key: &[u8], value: &[u8]) -> Resul
 }
 
 /// Copies and flushes the record at `offset`. `None` if it is longer than 1 KiB.
-pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Option<u64>> {
-    let count = Record::at(guard, offset)?.words();
-    if count > COPIED_WORDS_MAX {
+pub fn copy_short<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Option<u64>> {
+    if Record::at(guard, offset)?.words() > COPIED_WORDS_MAX {
         return Ok(None);
     }
+    copy(guard, offset).map(Some)
+}
+
+/// Copies and flushes the record at `offset`.
+pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<u64> {
+    let count = Record::at(guard, offset)?.words();
     let from = guard.words(offset, count)?;
     let copy = guard.allocate(count * 8)?;
     let to = guard.words(copy, count)?;
@@ -130,7 +135,7 @@ pub fn copy<M: Medium>(guard: &Guard<'_, M>, offset: u64) -> Result<Option<u64>>
         .zip(to)
         .for_each(|(from, to)| to.store(guard, from.load(guard)));
     guard.flush_words(to);
-    Ok(Some(copy))
+    Ok(copy)
 }
 
 impl Record {

@@ -76,6 +76,33 @@ macro_rules! methods_of_entries {
             )))
         }
 
+        fn find_evacuated(
+            &self,
+            evacuated: &mut $crate::index::EvacuatedKeys,
+        ) -> $crate::Result<()> {
+            $crate::kit::relocate::keys_evacuated::<M, C, _>(self, evacuated)
+        }
+
+        fn move_record(&self, key: &[u8]) -> $crate::Result<$crate::index::Moved> {
+            let coded_key = C::key(key)?;
+            // The pin begins before the entry is read: see `relocate`.
+            let guard = $crate::kit::scan::Leaves::<M, C>::pool(self).pin();
+            let moved = match self.find(coded_key, |_, words| Ok(words)) {
+                Ok($crate::index::Observed {
+                    value: Some(words), ..
+                }) => $crate::kit::relocate::relocate::<M, C>(&guard, words, |copy| {
+                    self.store(coded_key, C::value(&[])?, copy.condition())
+                }),
+                Ok(_) => Ok($crate::index::Moved::NotEvacuated),
+                Err(error) => Err(error),
+            };
+            moved.map_err(|error| error.of_key(key))
+        }
+
+        fn move_node(&self, low: &[u8]) -> $crate::Result<$crate::index::Moved> {
+            $crate::kit::scan::Leaves::<M, C>::move_leaf(self, low)
+        }
+
         fn words(&self) -> Option<&dyn $crate::index::WordIndex> {
             $crate::index::MaybeWords::maybe_words(self)
         }

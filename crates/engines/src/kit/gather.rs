@@ -41,7 +41,7 @@ impl<'g, 'p, M: Medium, C: Codec> Gathered<'g, 'p, M, C> {
             .iter()
             .for_each(|entry| C::prefetch_rest(guard, **entry));
         for entry in entries {
-            match C::copy_record(guard, *entry) {
+            match C::copy_short_record(guard, *entry) {
                 Ok(Some(copy)) => {
                     gathered.copies.push([*entry, copy]);
                     *entry = copy;

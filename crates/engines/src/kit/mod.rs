@@ -7,6 +7,7 @@
 //! | [`load`] | the source of a bulk load, its order checked; its entries encoded, all of them given back if the load fails |
 //! | [`scan`] | a cursor behind ranges in both directions, over batches of entries |
 //! | [`gather`] | copies of the records of neighbouring entries, near each other in the pool |
+//! | [`relocate`] | records that move out of slabs that are to be emptied |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
 //! | [`salvage`] | what can be read of a damaged tree |
 //! | `epochs` | epochs that the trees of a pool share: a barrier, lists of what changed, the set of failed epochs |
@@ -29,6 +30,7 @@ pub mod latch;
 pub mod load;
 pub mod paged;
 pub mod prelude;
+pub mod relocate;
 pub mod salvage;
 pub mod scan;
 pub mod search;

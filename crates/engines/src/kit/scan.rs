@@ -14,7 +14,7 @@ use crate::index::record::prefix_word;
 use medium::{Lsn, Medium};
 use pool::{Guard, Pool};
 
-use crate::index::{Bounds, Codec, Direction, EntryWords, Scan, VisitWords};
+use crate::index::{Bounds, Codec, Direction, EntryWords, Moved, Scan, VisitWords};
 use crate::{Error, Result};
 
 /// Entries of the first batch; each batch has twice as many as the one before.
@@ -451,10 +451,36 @@ pub struct LeafCopy {
     pub end: Option<Vec<u8>>,
 }
 
+/// The nodes that an engine moves out of slabs that are to be emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MovedNodes {
+    /// None.
+    None,
+    /// All leaves but the first one.
+    LeavesBehindFirst,
+    /// All leaves and inner nodes.
+    All,
+}
+
 /// A tree whose leaves can be copied one at a time.
 pub trait Leaves<M: Medium, C: Codec>: Sync {
     /// The tree's pool.
     fn pool(&self) -> &Pool<M>;
+
+    /// The nodes that [`Leaves::move_leaf`] moves.
+    const MOVED_NODES: MovedNodes = MovedNodes::None;
+
+    /// Moves the leaf with the lower bound `low` if it lies in a slab that is to be emptied
+    /// ([`pool::Evacuation`]), or merges it with a leaf beside it; does the same with inner nodes
+    /// above it, if the engine moves these. Does not wait.
+    ///
+    /// # Errors
+    /// [`ErrorKind::PoolFull`](crate::ErrorKind::PoolFull) if there is no room for the copy; those of
+    /// damage and of a failed medium.
+    fn move_leaf(&self, low: &[u8]) -> Result<Moved> {
+        let _ = low;
+        Ok(Moved::NotEvacuated)
+    }
 
     /// Copies a leaf. Returns the LSN at which its content is durable.
     fn copy_leaf(

@@ -19,33 +19,35 @@ pub fn holds<M: Medium, C: Codec>(
         (Condition::Always, _) | (Condition::Absent, None) | (Condition::Present, Some(_)) => true,
         (Condition::Equals(value), Some(words)) => C::has_value(guard, words, value)?,
         (Condition::Written(record), found) => found.and_then(C::record) != Some(record),
+        (Condition::Moved { from, .. }, found) => found.and_then(C::record) == Some(from),
         (Condition::Absent, Some(_)) | (Condition::Present | Condition::Equals(_), None) => false,
     })
 }
 
 /// The entry that a write with this condition is to take over: that of a record which a batch has
-/// written.
+/// written, or of a copy of the key's record.
 #[inline(always)]
 pub fn written<C: Codec>(
     key: C::Key<'_>,
     condition: Condition<C::Value<'_>>,
 ) -> Option<EntryWords> {
-    if let Condition::Written(record) = condition {
-        C::with_record(key, record)
-    } else {
-        None
+    match condition {
+        Condition::Written(record) | Condition::Moved { to: record, .. } => {
+            C::with_record(key, record)
+        }
+        Condition::Always | Condition::Absent | Condition::Present | Condition::Equals(_) => None,
     }
 }
 
 /// The entry that an operation is to add. Its record, if it has one, is written when the entry is
-/// first asked for, and given back unless the operation publishes it. A record that a batch has
-/// written belongs to the batch until then.
+/// first asked for, and given back unless the operation publishes it. A record that the caller has
+/// written belongs to the caller until then.
 pub struct Encoded<'g, 'p, 'k, 'v, M: Medium, C: Codec> {
     guard: &'g Guard<'p, M>,
     key: C::Key<'k>,
     value: C::Value<'v>,
     words: Option<EntryWords>,
-    /// A batch has written the record.
+    /// The caller has written the record.
     is_written: bool,
     codec: PhantomData<fn() -> C>,
 }

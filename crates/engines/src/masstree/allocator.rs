@@ -24,6 +24,7 @@
 //! that differ reveal a crash between the two. The epoch has 32 bits. Every 2^30 epochs all links
 //! are rewritten, so that an old epoch with the same low bits is never mistaken for a failed one.
 
+mod evacuation;
 mod give_back;
 mod own_runs;
 
@@ -33,10 +34,11 @@ use medium::{Medium, Word};
 use pool::{ALLOCATION_BYTES_MAX, Guard, SLAB_BYTES};
 use rustc_hash::FxHashSet;
 
+pub(super) use self::evacuation::run_of_object;
 use super::layout::{
     Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
 };
-use super::shard::{Limit, Own, Work};
+use super::shard::{Limit, Own, Parked, Work};
 use crate::kit::epochs::TreeEpochs;
 use crate::{Error, ErrorKind, Result};
 
@@ -441,13 +443,18 @@ impl<M: Medium> TreeSpace<'_, M> {
     }
 
     /// The last object that may be taken from a queue in this epoch: its tail when that began, or
-    /// the last one that came from another shard; 0 if none is left.
+    /// the last one that came from another shard; 0 if none is left. None that is parked.
     #[inline(always)]
     fn limit(&self, own: &Own, running: u64, class: usize, queue: &Queue) -> u64 {
         let limit = &own.limits[class];
         let guard = self.guard;
         if limit.epoch == running {
             return limit.object;
+        }
+        match own.parked[class] {
+            Parked::None => {}
+            Parked::Behind(last) => return last,
+            Parked::All => return 0,
         }
         let is_logged = queue.epoch.load(guard) == running;
         let (head, tail) = if is_logged {
@@ -499,6 +506,7 @@ impl<M: Medium> TreeSpace<'_, M> {
                 object: 0,
             };
         }
+        work.shard.own.parked[class].lose(head);
         Ok(Some(head))
     }
 
@@ -557,6 +565,8 @@ impl<M: Medium> TreeSpace<'_, M> {
             0 => own.tail.store(self.guard, last),
             head => self.link(work, last, head)?,
         }
+        work.shard.own.parked[class].gain(last);
+        other.shard.own.parked[class].lose(last);
         own.head.store(self.guard, first);
         theirs.head.store(self.guard, rest);
         other.shard.own.limits[class] = Limit {

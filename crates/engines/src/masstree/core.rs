@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use medium::sync::{AtomicU64, Mutex};
 use medium::{Medium, Word};
 use pool::{Guard, Pool};
+use rustc_hash::FxHashSet;
 
 use super::allocator::TreeSpace;
 use super::external_log::ExternalLog;
@@ -59,7 +60,9 @@ pub(super) struct Core<M: Medium> {
     /// Held while the allocator adds a run.
     runs: Mutex<()>,
     /// Runs that were taken out, and go to the pool when the epoch has ended.
-    leaving: Mutex<Vec<u64>>,
+    pub(super) leaving: Mutex<Vec<u64>>,
+    /// Runs that are to be emptied.
+    pub(super) evacuated: Mutex<Arc<FxHashSet<u64>>>,
     /// How far the background sweep has come.
     sweep: Mutex<Sweep>,
     pub(super) recovery_locks: [Mutex<()>; RECOVERY_LOCKS],
@@ -107,6 +110,7 @@ impl<M: Medium> Core<M> {
             root: Mutex::new(()),
             runs: Mutex::new(()),
             leaving: Mutex::new(Vec::new()),
+            evacuated: Mutex::default(),
             sweep: Mutex::new(Sweep::default()),
             recovery_locks: std::array::from_fn(|_| Mutex::new(())),
             patience: options.patience,

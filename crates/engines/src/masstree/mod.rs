@@ -89,7 +89,7 @@
 //! | external log, allocator, which know no nodes | `shard` `external_log` `allocator` |
 //! | the parts together; recovery | `core` `recover` `sweep` |
 //! | access to nodes | `access` `record` `cells` `nodes` `in_line_log` |
-//! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `load`; `changed` `check` |
+//! | operations | `find` `get_many` `scan`; `split` `remove` `insert` `write` `load` `relocate`; `changed` `check` |
 //!
 //! Only `mod` and `entry` are generic over codecs, so the rest is compiled once for each medium.
 
@@ -112,6 +112,7 @@ mod options;
 mod permutation;
 mod record;
 mod recover;
+mod relocate;
 mod remove;
 mod scan;
 mod shard;
@@ -131,13 +132,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use medium::{Lsn, Medium};
-use pool::{Pool, ROOT_WORDS, TreeRoot};
+use pool::{Evacuate, Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
 use crate::engine::instrumented_trees;
 use crate::index::{
-    Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, Index, IndexStat, LeftOut,
-    NextEntry, Observed, Part, Scan, Value, Violation, VisitWords, WordCodec, WordIndex, Written,
+    Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, EvacuatedKeys, Index,
+    IndexStat, LeftOut, Moved, NextEntry, Observed, Part, Scan, Value, Violation, VisitWords,
+    WordCodec, WordIndex, Written,
 };
 use crate::kit::epochs::in_batch::refuse_in_any_batch;
 use crate::kit::epochs::ticker::Ticker;
@@ -385,6 +387,25 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
             allocations: None,
             epochs: Some(epochs),
         })
+    }
+
+    fn begin_evacuation(&self, choice: Evacuate) -> Result<u64> {
+        refuse_in_any_batch::<M>()?;
+        self.core.begin_evacuation(choice)
+    }
+
+    fn end_evacuation(&self) {
+        self.core.end_evacuation();
+    }
+
+    fn find_evacuated(&self, evacuated: &mut EvacuatedKeys) -> Result<()> {
+        self.core.find_evacuated(evacuated)
+    }
+
+    fn move_record(&self, key: &[u8]) -> Result<Moved> {
+        self.core
+            .move_record(key)
+            .map_err(|error| error.of_key(key))
     }
 
     fn reclaim(&self) {

@@ -246,7 +246,7 @@ impl<M: Medium> View<'_, M> {
     /// classes of these entries, from the slices of `from` on, until it returns `false`. The first
     /// ones may lie before `from`. Returns whether it came to the end.
     #[inline(always)]
-    fn collect(
+    pub(super) fn collect(
         &self,
         from: Option<&[u8]>,
         direction: Direction,
@@ -482,7 +482,7 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
 
 impl<M: Medium> Core<M> {
     /// The count of a scan that begins now.
-    fn nothing_read(&self) -> NodesRead {
+    pub(super) fn nothing_read(&self) -> NodesRead {
         NodesRead {
             count: 0,
             first_epoch: self.epochs.running(),

@@ -15,6 +15,8 @@ pub(super) struct Own {
     /// For each class how far its queue may be emptied in the running epoch, where the queue's log
     /// does not say so.
     pub(super) limits: [Limit; CLASSES],
+    /// For each class which part of its queue belongs to runs that are to be emptied.
+    pub(super) parked: [Parked; CLASSES],
     pub(super) log: LogCursor,
     /// Objects that were freed since the open.
     pub(super) freed: u64,
@@ -26,9 +28,11 @@ impl Default for Own {
     fn default() -> Self {
         let queue_listed = [0; CLASSES];
         let limits = [Limit::default(); CLASSES];
+        let parked = [Parked::None; CLASSES];
         Self {
             queue_listed,
             limits,
+            parked,
             log: LogCursor::default(),
             freed: 0,
             loading: None,
@@ -41,6 +45,34 @@ impl Default for Own {
 pub(super) struct Limit {
     pub(super) epoch: u64,
     pub(super) object: u64,
+}
+
+/// The part of a queue whose objects are not to be taken, because their runs are to be emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Parked {
+    /// No part.
+    None,
+    /// Everything behind this object. It was free before the running epoch began.
+    Behind(u64),
+    /// The whole queue.
+    All,
+}
+
+impl Parked {
+    /// The queue has lost its objects up to this one.
+    #[inline(always)]
+    pub(super) fn lose(&mut self, last: u64) {
+        if *self == Self::Behind(last) {
+            *self = Self::All;
+        }
+    }
+
+    /// Objects were put in front of the queue, this one the last of them.
+    pub(super) fn gain(&mut self, last: u64) {
+        if *self == Self::All {
+            *self = Self::Behind(last);
+        }
+    }
 }
 
 /// Where the next entry of a shard's external log goes.

@@ -23,16 +23,24 @@ impl<M: Medium> Core<M> {
         condition: Condition<&[u8]>,
     ) -> Result<bool> {
         self.end_failed()?;
+        self.attempt_twice(|view, work| view.write(work, key, value, condition))
+    }
+
+    /// Attempts a change of one key; if the pool or the external log is full, once more in the next
+    /// epoch.
+    pub(super) fn attempt_twice<T>(
+        &self,
+        change: impl Fn(&View<'_, M>, &mut Work<'_>) -> Walk<T>,
+    ) -> Result<T> {
         let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
-            view.write(&mut work, key, value, condition)
-                .map_err(|stop| self.error_of(stop))
+            change(&view, &mut work).map_err(|stop| self.error_of(stop))
         };
-        let written = attempt(self.enter());
+        let changed = attempt(self.enter());
         let is_full =
             |error: &Error| error.is_full() || matches!(error.kind(), ErrorKind::EpochFull { .. });
         // A thread in a batch ends no epoch.
-        if !written.as_ref().is_err_and(is_full) || refuse_in_any_batch::<M>().is_err() {
-            return written;
+        if !changed.as_ref().is_err_and(is_full) || refuse_in_any_batch::<M>().is_err() {
+            return changed;
         }
         // After the end of the epoch freed objects can be reused, and the external log is empty.
         self.advance()?;
@@ -75,7 +83,7 @@ impl<M: Medium> View<'_, M> {
         Ok(true)
     }
 
-    fn update(
+    pub(super) fn update(
         &self,
         work: &mut Work<'_>,
         place: &LockedBorder<'_, M>,

@@ -264,6 +264,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         index: u32,
         version: u64,
     ) -> Result<Attempt> {
+        let record = self.leaves.get(index);
+        if let Condition::Moved { .. } = request.condition
+            && record.dead.load(Ordering::Relaxed) == 0
+        {
+            // The record stays, because a split would take more space than the move gives back.
+            return Ok(Attempt::Done(Written::refused(record.lsn())));
+        }
         // The fingerprint may have matched by chance, and then the leaf need not be split.
         if !P::CONFIRMS && !C::TIES {
             let peeked = self.peek::<Insert>(request.guard, request.key, request.hash)?;

@@ -93,6 +93,7 @@ mod load;
 mod loom_tests;
 mod order;
 mod recover;
+mod relocate;
 mod remove;
 mod salvage;
 mod scan;

@@ -13,9 +13,9 @@ use pool::{Guard, Pool};
 use super::RnTree;
 use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
 use crate::Result;
-use crate::index::{Codec, Direction, EntryWords, VisitWords};
+use crate::index::{Codec, Direction, EntryWords, Moved, VisitWords};
 use crate::kit::chain::{DescentTarget, HeapGuard, InnerTree, Separator};
-use crate::kit::scan::{Goal, LeafCopy, Leaves};
+use crate::kit::scan::{Goal, LeafCopy, Leaves, MovedNodes};
 
 /// Attempts to read a leaf without its lock before a scan takes the lock.
 const ATTEMPTS: u32 = 32;
@@ -319,6 +319,12 @@ enum LeafVisit {
 impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
     fn pool(&self) -> &Pool<M> {
         &self.pool
+    }
+
+    const MOVED_NODES: MovedNodes = MovedNodes::LeavesBehindFirst;
+
+    fn move_leaf(&self, low: &[u8]) -> Result<Moved> {
+        self.relocate_leaf(C::bound(low))
     }
 
     fn copy_leaf(

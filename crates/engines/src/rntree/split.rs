@@ -19,35 +19,35 @@ const SHARE_NUMERATOR: usize = 3;
 const SHARE_DENOMINATOR: usize = 4;
 
 /// Why the inner nodes can be read again after a leaf was published.
-const SEPARATORS_ARE_IN_MEMORY: &str =
+pub(super) const SEPARATORS_ARE_IN_MEMORY: &str =
     "separators are in the memory of this process, which was read before";
 
 /// A leaf that nothing leads to yet.
 #[derive(Clone, Copy)]
-struct NewLeaf {
+pub(super) struct NewLeaf {
     offset: u64,
-    index: u32,
-    separator: Separator,
+    pub(super) index: u32,
+    pub(super) separator: Separator,
 }
 
 /// The leaf behind a new one.
 #[derive(Clone, Copy)]
-struct Behind {
-    offset: u64,
-    index: u32,
+pub(super) struct LeafBehind {
+    pub(super) offset: u64,
+    pub(super) index: u32,
     /// The upper bound of the new leaf.
-    bound: u64,
+    pub(super) bound: u64,
 }
 
 /// Leaves that nothing leads to yet, and the records that were copied for them.
-struct Built<'g, 'p, M: Medium, C: Codec> {
-    leaves: Vec<NewLeaf>,
-    records: Gathered<'g, 'p, M, C>,
+pub(super) struct Built<'g, 'p, M: Medium, C: Codec> {
+    pub(super) leaves: Vec<NewLeaf>,
+    pub(super) records: Gathered<'g, 'p, M, C>,
 }
 
 /// An entry on its way to a new leaf.
 #[derive(Clone, Copy)]
-struct Moved {
+pub(super) struct MovedEntry {
     words: EntryWords,
     fingerprint: u8,
 }
@@ -239,7 +239,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             .map(|part| 1 + (moved.len() - 1) * part / parts)
             .collect();
         let mut built = Vec::with_capacity(parts);
-        let mut behind = Behind {
+        let mut behind = LeafBehind {
             offset: last.slots().next(),
             index: last.next(),
             bound: last.high.load(Ordering::Relaxed),
@@ -252,7 +252,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     } else {
                         leaf.separator.word
                     };
-                    behind = Behind {
+                    behind = LeafBehind {
                         offset: leaf.offset,
                         index: leaf.index,
                         bound,
@@ -274,16 +274,16 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Appends the entries of a leaf from position `start` on.
-    fn collect<'l>(
+    pub(super) fn collect<'l>(
         &self,
         guard: &Guard<'_, M>,
         record: &'l LeafRecord<M>,
         start: usize,
-        moved: &mut Vec<Moved>,
+        moved: &mut Vec<MovedEntry>,
     ) -> Result<&'l LeafRecord<M>> {
         let leaf = Self::leaf(guard, record)?;
         let slots = record.slots();
-        moved.extend((start..slots.count()).map(|position| Moved {
+        moved.extend((start..slots.count()).map(|position| MovedEntry {
             words: leaf.entry(guard, &slots, position),
             fingerprint: record.fingerprint(slots.entry(position)),
         }));
@@ -291,9 +291,26 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Writes and flushes one new leaf: all of `moved` but the first, which goes before it.
-    fn build_one(&self, guard: &Guard<'_, M>, moved: &[Moved], behind: Behind) -> Result<NewLeaf> {
-        let high = behind.bound;
+    fn build_one(
+        &self,
+        guard: &Guard<'_, M>,
+        moved: &[MovedEntry],
+        behind: LeafBehind,
+    ) -> Result<NewLeaf> {
         let separator = self.separator_between(guard, moved[0].words, moved[1].words)?;
+        self.build_behind(guard, &moved[1..], separator, behind)
+    }
+
+    /// Writes and flushes one new leaf with these entries, at least one, behind a separator. The
+    /// separator is given back if there is an error.
+    pub(super) fn build_behind(
+        &self,
+        guard: &Guard<'_, M>,
+        entries: &[MovedEntry],
+        separator: Separator,
+        behind: LeafBehind,
+    ) -> Result<NewLeaf> {
+        let high = behind.bound;
         let offset = guard.allocate_node(size_of::<Leaf>());
         let offset = offset.inspect_err(|_| self.inner.retire_separator(separator))?;
         let place = || {
@@ -309,26 +326,26 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let leaf = guard.node::<Leaf>(offset)?;
         let record = self.leaves.get(index);
         let mut sum = EntrySum::default();
-        for (entry, Moved { words, fingerprint }) in moved[1..].iter().enumerate() {
+        for (entry, MovedEntry { words, fingerprint }) in entries.iter().enumerate() {
             leaf.entries[entry][0].store(guard, words[0]);
             leaf.entries[entry][1].store(guard, words[1]);
             record.set_fingerprint(entry, *fingerprint);
             sum = sum.with(entry, *words);
         }
-        let slots = Slots(leaf.slots.init(
-            guard,
-            &Slots::identity(moved.len() - 1, behind.offset, sum).0,
-        ));
-        guard.flush_words(leaf.entries[..moved.len() - 1].as_flattened());
+        let slots = Slots(
+            leaf.slots
+                .init(guard, &Slots::identity(entries.len(), behind.offset, sum).0),
+        );
+        guard.flush_words(leaf.entries[..entries.len()].as_flattened());
         record.reset(offset, &slots, behind.index, high, Lsn::DURABLE);
-        let last = moved[moved.len() - 1].words[0];
+        let last = entries[entries.len() - 1].words[0];
         let scale = Scale::covering(
-            moved[1].words[0],
+            entries[0].words[0],
             if C::TIES || high == 0 { last } else { high },
         );
         record.rescale(
             scale,
-            moved[1..].iter().map(|moved| moved.words[0]).enumerate(),
+            entries.iter().map(|moved| moved.words[0]).enumerate(),
         );
         Ok(NewLeaf {
             offset,
@@ -353,7 +370,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Publishes new leaves: the line store that drops the entries from position `keep` on and
     /// links them.
-    fn publish_built(
+    pub(super) fn publish_built(
         &self,
         guard: &Guard<'_, M>,
         record: &LeafRecord<M>,
@@ -409,7 +426,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Refuses a leaf whose slots and entries fail their check. Under the leaf's lock.
-    fn verify_check(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<()> {
+    pub(super) fn verify_check(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<()> {
         let leaf = Self::leaf(guard, record)?;
         let slots = record.slots();
         slots.verify(leaf.sum(guard, &slots, 0), record.offset())
@@ -529,7 +546,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// The upper bound of a leaf that has a leaf after it, as bytes. Under the leaf's lock.
-    fn copy_high_key(&self, record: &LeafRecord<M>) -> Result<Vec<u8>> {
+    pub(super) fn copy_high_key(&self, record: &LeafRecord<M>) -> Result<Vec<u8>> {
         let high = record.high.load(Ordering::Relaxed);
         let separator = Separator {
             word: high,
@@ -542,7 +559,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Moves all entries of `right` into `left` and leaves `right` dead. Both are locked. `false`
     /// if there is no room.
-    fn absorb(
+    pub(super) fn absorb(
         &self,
         guard: &Guard<'_, M>,
         left: &LeafRecord<M>,

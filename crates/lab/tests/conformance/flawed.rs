@@ -8,8 +8,8 @@ use engines::engine::{
 };
 use engines::index::record;
 use engines::index::{
-    Bounds, Codec, Condition, Direction, Index, IndexStat, NextEntry, Observed, Scan, Value,
-    Violation, VisitWords, WordIndex, Written,
+    Bounds, Codec, Condition, Direction, EvacuatedKeys, Index, IndexStat, Moved, NextEntry,
+    Observed, Scan, Value, Violation, VisitWords, WordIndex, Written,
 };
 use engines::{ErrorKind, Result, factory_of};
 use everleaf_lab::sorted_chain::SortedChain;
@@ -301,7 +301,7 @@ where
         }
         let current = self.tree.get(key)?;
         let held = match condition {
-            Condition::Always | Condition::Written(_) => true,
+            Condition::Always | Condition::Written(_) | Condition::Moved { .. } => true,
             Condition::Absent => current.is_none(),
             Condition::Present => current.is_some(),
             Condition::Equals(value) => current.as_deref() == Some(value),
@@ -389,6 +389,14 @@ where
         let held = self.write_with_flaw(key, value, condition)?;
         let lsn = Lsn::DURABLE;
         Ok(Written { held, lsn })
+    }
+
+    fn find_evacuated(&self, evacuated: &mut EvacuatedKeys) -> Result<()> {
+        self.tree.find_evacuated(evacuated)
+    }
+
+    fn move_record(&self, key: &[u8]) -> Result<Moved> {
+        self.tree.move_record(key)
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {

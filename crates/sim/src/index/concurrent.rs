@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use engines::index::{Bounds, Direction, Index};
+use engines::index::{Bounds, Direction, Index, MoveCount};
 use medium::sim::Sim;
 use pool::Pool;
 
 use super::IndexOperation::{
-    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
-    ScanBack, Sync, Update, Visit,
+    self, Compact, DropTree, Evacuate, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove,
+    Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 use super::IndexOutcome::{self, Held, Value};
 use super::{Caller, Condition, Entries, IndexSubject, OpenedIndex, text};
@@ -39,6 +39,15 @@ impl IndexSubject {
             pool.finish_marking_later();
         }
         Ok(())
+    }
+
+    /// Moves all records to other slabs.
+    fn evacuate(pool: &Pool<Sim>, tree: &dyn Index) -> engines::Result<()> {
+        tree.sync()?;
+        let _evacuation = pool.evacuate(pool::Evacuate::All, &BTreeSet::new());
+        let mut count = MoveCount::default();
+        tree.evacuate(pool::Evacuate::All, &mut count, &mut |_| Ok(true))
+            .map(drop)
     }
 
     /// Fills the tree, if it is empty. Epochs end while the source runs.
@@ -128,6 +137,10 @@ impl IndexSubject {
                     .compact()
                     .map(|()| Held(true))
             }
+            Evacuate => match &opened.pool {
+                Some(pool) => Self::evacuate(pool, tree).map(|()| Held(true)),
+                None => return Err("not open".to_owned()),
+            },
             Scan(from, to) => return self.entries(caller, from, to, Direction::Forward),
             ScanBack(from, to) => return self.entries(caller, from, to, Direction::Reverse),
             Visit(from, to) => return self.visit(caller, from, to),
@@ -185,7 +198,7 @@ impl Concurrent for IndexSubject {
                     keys.range(from..=to).copied().collect()
                 }
                 GetMany(one, other) => vec![one, other],
-                Sync | Compact => {
+                Sync | Compact | Evacuate => {
                     return keys
                         .iter()
                         .map(|key| (*key, Sync, outcome.clone()))

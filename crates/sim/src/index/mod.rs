@@ -60,13 +60,15 @@ pub enum IndexOperation {
     Mark,
     /// Ends an epoch, gives free space back, and cuts the pool.
     Compact,
+    /// Ends an epoch, and moves all records out of the slabs in which they lie.
+    Evacuate,
     /// Drops the tree and makes another, empty one.
     DropTree,
 }
 
 use IndexOperation::{
-    Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
-    ScanBack, Sync, Update, Visit,
+    Compact, DropTree, Evacuate, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen,
+    Scan, ScanBack, Sync, Update, Visit,
 };
 
 impl fmt::Debug for IndexOperation {
@@ -87,6 +89,7 @@ impl fmt::Debug for IndexOperation {
             Reopen => write!(formatter, "reopen"),
             Mark => write!(formatter, "mark"),
             Compact => write!(formatter, "compact"),
+            Evacuate => write!(formatter, "evacuate"),
             DropTree => write!(formatter, "drop the tree"),
         }
     }
@@ -130,7 +133,7 @@ impl IndexOperation {
                 condition: Condition::Equals(old),
             }),
             Get(_) | GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync
-            | Reopen | Mark | Compact | DropTree => None,
+            | Reopen | Mark | Compact | Evacuate | DropTree => None,
         }
     }
 
@@ -143,7 +146,7 @@ impl IndexOperation {
             | Exchange(key, ..)
             | Get(key) => Some(key),
             GetMany(..) | Load(..) | Scan(..) | ScanBack(..) | Visit(..) | Sync | Reopen | Mark
-            | Compact | DropTree => None,
+            | Compact | Evacuate | DropTree => None,
         }
     }
 }
@@ -333,7 +336,9 @@ impl IndexSubject {
             Condition::Absent => Condition::Absent,
             Condition::Present => Condition::Present,
             Condition::Equals(old) => Condition::Equals(&old[..]),
-            Condition::Written(_) => unreachable!("only batches write records ahead"),
+            Condition::Written(_) | Condition::Moved { .. } => {
+                unreachable!("only batches and movers write records ahead")
+            }
         };
         let written = caller.tree.write(&key, value.as_deref(), condition)?;
         let held = caller.answer(Observed {
@@ -452,7 +457,7 @@ impl Subject for IndexSubject {
                 state.clear();
                 Held(true)
             }
-            Sync | Reopen | Mark | Compact => Held(true),
+            Sync | Reopen | Mark | Compact | Evacuate => Held(true),
             Insert(..) | Update(..) | Put(..) | Remove(_) | Exchange(..) => {
                 unreachable!("a write to one key")
             }
@@ -461,7 +466,7 @@ impl Subject for IndexSubject {
 
     fn durability(&self, operation: &IndexOperation) -> DurabilityContract {
         match (operation, self.deferral) {
-            (Sync | Compact | Reopen | DropTree, _) => DurabilityContract::OnReturn,
+            (Sync | Compact | Evacuate | Reopen | DropTree, _) => DurabilityContract::OnReturn,
             (_, Deferral::Nothing) => self.engine.durability(),
             (Get(key), Deferral::Writes) => DurabilityContract::OfPart(*key),
             _ => DurabilityContract::AtAnyTime,
@@ -480,7 +485,7 @@ impl Subject for IndexSubject {
     }
 
     fn is_whole(&self, operation: &IndexOperation) -> bool {
-        matches!(operation, Sync | Compact)
+        matches!(operation, Sync | Compact | Evacuate)
     }
 
     fn word(&self, operations: &[IndexOperation]) -> Option<String> {

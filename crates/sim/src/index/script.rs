@@ -3,14 +3,14 @@
 //! A command line takes the word. It has the operations with dots between them, each a letter and
 //! its numbers: `i10=7` insert, `u10=7` update, `p10=7` put, `r10` remove, `x10=7-8` exchange,
 //! `g10` get, `a1=9` get 1 and 9 at once, `l1=9` load all from 1 to 9, `f1=9` scan from 1 to 9,
-//! `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `c` compact, `d` drop the tree
-//! and make another.
+//! `b1=9` scan back, `v1=9` visit, `s` sync, `o` reopen, `m` mark, `c` compact, `e` evacuate, `d`
+//! drop the tree and make another.
 
 use super::IndexOperation::{
-    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
-    ScanBack, Sync, Update, Visit,
+    self, Compact, DropTree, Evacuate, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove,
+    Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
-use super::{LONG_VALUE, THIRD_VALUE};
+use super::{LINE_VALUE, LONG_VALUE, THIRD_VALUE};
 use crate::subject::Complaint;
 
 /// Operations that succeed and that fail, split, merge, reuse space, close and open: they reach all
@@ -158,6 +158,59 @@ pub fn every_compaction() -> Vec<IndexOperation> {
         Sync,
     ]);
     script.extend([Insert(6, 1), Compact, Insert(7, 1), Compact, Insert(8, 1)]);
+    script
+}
+
+/// Moves records and nodes to other slabs: nodes that are full, that were split, that are small; and
+/// changes the same keys before and after.
+pub fn every_evacuation() -> Vec<IndexOperation> {
+    let mut script = vec![
+        Insert(10, 1),
+        Evacuate,
+        Update(10, 2),
+        Insert(20, 3),
+        Insert(30, LINE_VALUE),
+        Evacuate,
+        Evacuate,
+        Remove(20),
+        Put(10, 4),
+    ];
+    script.extend((31..36).map(|key| Insert(key, key)));
+    script.extend([Evacuate, Reopen, Evacuate, Update(33, 5), Reopen]);
+    script.extend([Remove(31), Remove(32), Evacuate, Remove(33), Insert(40, 6)]);
+    script
+}
+
+/// Moves long records to other slabs, and one that has slabs of its own and stays.
+pub fn evacuation_of_long_records() -> Vec<IndexOperation> {
+    let mut script: Vec<_> = [50, 51, 52].map(|key| Put(key, THIRD_VALUE)).into();
+    script.extend([Put(53, LONG_VALUE), Evacuate, Remove(51), Reopen, Evacuate]);
+    script.extend([Put(50, 6), Evacuate, Put(52, 7)]);
+    script
+}
+
+/// Moves records to other slabs within epochs that end, and within one that does not. The records
+/// are so long that few of them fill a slab: a slab that new records come from is not emptied.
+pub fn every_evacuation_in_epochs() -> Vec<IndexOperation> {
+    let mut script: Vec<_> = (10..13).map(|key| Insert(key, key)).collect();
+    script.extend((50..54).map(|key| Put(key, THIRD_VALUE)));
+    script.extend([
+        Sync,
+        Remove(51),
+        Evacuate,
+        Put(54, THIRD_VALUE),
+        Sync,
+        Evacuate,
+    ]);
+    script.extend([
+        Remove(50),
+        Sync,
+        Compact,
+        Put(55, THIRD_VALUE),
+        Insert(20, 1),
+        Sync,
+    ]);
+    script.extend([Reopen, Evacuate, Update(10, 2), Sync, Remove(52), Evacuate]);
     script
 }
 
@@ -489,6 +542,7 @@ pub fn to_word(operations: &[IndexOperation]) -> String {
         Reopen => "o".to_owned(),
         Mark => "m".to_owned(),
         Compact => "c".to_owned(),
+        Evacuate => "e".to_owned(),
         DropTree => "d".to_owned(),
     });
     words.collect::<Vec<_>>().join(".")
@@ -505,7 +559,7 @@ pub fn from_word(word: &str) -> Result<Vec<IndexOperation>, Complaint> {
 fn operation(part: &str) -> Result<IndexOperation, Complaint> {
     let bad = || {
         format!(
-            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, a1=9, l1=9, f1=9, b1=9, v1=9, s, o, m, c or d"
+            "no operation: {part:?}; one is as i10=7, u10=7, p10=7, r10, x10=7-8, g10, a1=9, l1=9, f1=9, b1=9, v1=9, s, o, m, c, e or d"
         )
     };
     let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
@@ -534,6 +588,7 @@ fn operation(part: &str) -> Result<IndexOperation, Complaint> {
         "o" if rest.is_empty() => Ok(Reopen),
         "m" if rest.is_empty() => Ok(Mark),
         "c" if rest.is_empty() => Ok(Compact),
+        "e" if rest.is_empty() => Ok(Evacuate),
         "d" if rest.is_empty() => Ok(DropTree),
         _ => Err(bad()),
     }

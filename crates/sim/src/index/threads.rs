@@ -106,6 +106,14 @@ pub fn pairs(scope: &Scope, durability: DurabilityContract) -> Vec<Program<Index
         .collect()
 }
 
+/// A thread that moves all records, beside each of the choices of a scope.
+pub fn movers(scope: &Scope, durability: DurabilityContract) -> Vec<Program<IndexOperation>> {
+    let choices = choices(scope, durability).into_iter();
+    choices
+        .map(|other| Program::single(&[IndexOperation::Evacuate, other]))
+        .collect()
+}
+
 /// All triples of the choices of a scope of which at least two write.
 pub fn triples(scope: &Scope, durability: DurabilityContract) -> Vec<Program<IndexOperation>> {
     let choices = choices(scope, durability);

@@ -8,6 +8,7 @@ mod batches;
 mod bztree;
 mod bztree_threads;
 mod cawbt;
+mod evacuation;
 mod exhaustive;
 mod marks;
 mod masstree;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use sim::index::IndexOperation::{
-    self, Compact, DropTree, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
+    self, Compact, DropTree, Evacuate, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
     ScanBack, Sync, Update, Visit,
 };
 use sim::index::script::{from_word, to_word};
@@ -147,7 +147,7 @@ fn out_of_bounds(operation: &IndexOperation) -> Option<String> {
         Insert(key, value) | Update(key, value) | Put(key, value) => [key, value],
         Exchange(key, old, new) => [key, old.max(new)],
         Remove(key) | Get(key) => [key, 0],
-        Sync | Reopen | Mark | Compact | DropTree => [0, 0],
+        Sync | Reopen | Mark | Compact | Evacuate | DropTree => [0, 0],
     };
     let too_large = numbers.iter().find(|number| **number > NUMBER_MAX)?;
     Some(format!(

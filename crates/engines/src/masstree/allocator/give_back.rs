@@ -11,7 +11,7 @@ use medium::Medium;
 use medium::sync::MutexGuard;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{Limit, Own, TreeSpace, run_of};
+use super::{Limit, Own, Parked, TreeSpace, run_of};
 use crate::kit::epochs::Shard;
 use crate::masstree::layout::{Anchor, CLASSES, checked, unchecked};
 use crate::{Error, Result};
@@ -163,6 +163,15 @@ impl<M: Medium> TreeSpace<'_, M> {
             epoch: running,
             object: limit,
         };
+        if let Parked::Behind(last) = own.parked[class] {
+            // It may lie in a run that leaves.
+            let before = objects.iter().position(|object| *object == last);
+            let unparked = &objects[..before.map_or(0, |position| position + 1)];
+            own.parked[class] = match unparked.iter().rfind(|object| is_kept(object)) {
+                Some(last) => Parked::Behind(*last),
+                None => Parked::All,
+            };
+        }
         self.log_ends(queue, running);
         let mut last = 0;
         for (index, object) in objects

@@ -15,9 +15,9 @@ use sim::Rules;
 use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
 use sim::index::batches::{BatchSubject, TreeKind};
 use sim::index::script::{
-    every_change, every_change_in_epochs, every_compaction, every_drop, every_load,
-    loaded_and_left_alone, merged_to_one_leaf, second_epochs_of_two_lives, values_in_epochs,
-    values_of_two_lives, what_epochs_meet,
+    every_change, every_change_in_epochs, every_compaction, every_drop, every_evacuation,
+    every_load, loaded_and_left_alone, merged_to_one_leaf, second_epochs_of_two_lives,
+    values_in_epochs, values_of_two_lives, what_epochs_meet,
 };
 use sim::index::suite::{Suite, exhaust};
 use sim::index::threads::{epoch_end, takers};
@@ -371,11 +371,15 @@ fn once(rules: Rules) -> ExplorationOptions {
 
 const CODECS: [CodecName; 2] = [CodecName::Word, CodecName::Record];
 
-/// The scripts for trees. (Drops of trees are run with records only, which include all that words
-/// need.)
+/// The scripts for trees. (Drops of trees, and moves, are run with records only, which include all
+/// that words need.)
 fn scripts(codec: CodecName) -> impl Iterator<Item = Vec<IndexOperation>> {
-    let drop = (codec == CodecName::Record).then(every_drop);
-    [every_change(), every_load()].into_iter().chain(drop)
+    let mut scripts = vec![every_change(), every_load()];
+    if codec == CodecName::Record {
+        scripts.push(every_drop());
+        scripts.push(every_evacuation());
+    }
+    scripts.into_iter()
 }
 
 /// An engine with immediate durability, with the smallest nodes.

@@ -51,6 +51,8 @@ pub const TESTS: &[(&str, Test)] = &tests![
     space::an_emptied_tree_gives_its_space_back,
     space::a_removed_tree_gives_its_space_back,
     space::nothing_leaks,
+    space::records_move_while_threads_work,
+    space::sparse_slabs_are_emptied,
     bulk::bulk_load_at_every_fill,
     bulk::bulk_load_is_all_or_nothing,
     damage::every_flipped_byte_is_survived,

@@ -239,7 +239,7 @@ fn apply_condition(kind: Kind, tree: &dyn Index, model: &mut Model, case: &Case,
 
 fn concrete(kind: Kind, current: Option<&Vec<u8>>, condition: ConditionOf) -> Condition<Vec<u8>> {
     match condition {
-        Condition::Always | Condition::Written(_) => Condition::Always,
+        Condition::Always | Condition::Written(_) | Condition::Moved { .. } => Condition::Always,
         Condition::Absent => Condition::Absent,
         Condition::Present => Condition::Present,
         Condition::Equals(expected) => {
@@ -274,7 +274,7 @@ fn model_write(
 ) -> bool {
     let current = model.get(key);
     let holds = match condition {
-        Condition::Always | Condition::Written(_) => true,
+        Condition::Always | Condition::Written(_) | Condition::Moved { .. } => true,
         Condition::Absent => current.is_none(),
         Condition::Present => current.is_some(),
         Condition::Equals(value) => current == Some(&value),

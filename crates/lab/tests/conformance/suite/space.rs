@@ -1,8 +1,13 @@
 //! Space: a full pool, an emptied tree, leaks.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use engines::ErrorKind;
-use engines::index::Index;
+use engines::index::{Index, MoveCount};
+use pool::Evacuate;
 use rand::Rng;
+use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use crate::harness::{
@@ -13,6 +18,12 @@ use crate::threads::{in_threads, key_of, value_of};
 
 /// Small enough to be full soon, large enough for some slabs of each size.
 const LIMIT_BYTES: u64 = 2 << 20;
+
+/// Threads that work beside a mover.
+const WORKERS: u32 = 3;
+
+/// Evacuations after which the space of removed records must be free.
+const EVACUATIONS: u32 = 100;
 
 /// Attempts after which retired memory must be free.
 const ATTEMPTS: u32 = 100_000;
@@ -340,5 +351,150 @@ pub fn nothing_leaks(cell: &Cell, seed: Seed) -> Check {
         Ok(())
     })?;
     expect_sound(tree)?;
+    expect_no_leak(&mut *world)
+}
+
+/// Moves the records of the main tree out of the slabs of an evacuation, and gives their space back.
+fn evacuate(world: &dyn World, choice: Evacuate) -> Result<MoveCount, Failure> {
+    let evacuation = world.evacuate(choice, &BTreeSet::new());
+    let mut count = MoveCount::default();
+    world
+        .tree()
+        .evacuate(choice, &mut count, &mut |_| Ok(true))?;
+    world.tree().wait(count.lsn)?;
+    world.reclaim();
+    drop(evacuation);
+    Ok(count)
+}
+
+/// The work of one thread beside a mover: it writes its own keys, and finds them as it left them.
+fn work_beside_mover(tree: &dyn Index, cell: &Cell, thread: u32, mut rng: SmallRng) -> Check {
+    let kind = cell.kind;
+    let keys = 10 * cell.capacity as u32 / 4;
+    let mut versions = BTreeMap::new();
+    for version in 0..cell.cases(3000) {
+        let id = thread + WORKERS * rng.random_range(0..keys);
+        let key = key_of(kind, id);
+        let known = versions
+            .get(&id)
+            .map(|version| value_of(kind, id, *version));
+        ensure_eq!(
+            tree.get(&key)?.map(|value| value.to_vec()),
+            known,
+            "key {id}"
+        );
+        if rng.random_bool(0.3) {
+            ensure_eq!(tree.remove(&key)?, known.is_some(), "remove of key {id}");
+            versions.remove(&id);
+        } else {
+            let value = value_of(kind, id, version);
+            let done = tree.compare_exchange(&key, known.as_deref(), Some(&value))?;
+            ensure!(done, "compare_exchange of key {id}");
+            versions.insert(id, version);
+        }
+    }
+    Ok(())
+}
+
+/// While threads read and write, another one moves all records, again and again: the threads see
+/// nothing of that, and nothing leaks.
+pub fn records_move_while_threads_work(cell: &Cell, seed: Seed) -> Check {
+    let mut world = cell.world()?;
+    let working = AtomicU32::new(WORKERS);
+    let tree = world.tree();
+    let moved = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..WORKERS)
+            .map(|thread| {
+                let working = &working;
+                scope.spawn(move || {
+                    let rng = seed.rng(u64::from(thread));
+                    let worked = work_beside_mover(tree, cell, thread, rng);
+                    working.fetch_sub(1, Ordering::Relaxed);
+                    worked
+                })
+            })
+            .collect();
+        let mut moved = 0;
+        let mut failure = None;
+        let mut has_ended = false;
+        // The last time, all threads have ended before.
+        while !has_ended {
+            has_ended = working.load(Ordering::Relaxed) == 0;
+            match evacuate(&*world, Evacuate::All) {
+                Ok(count) => moved += count.moved,
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        for thread in threads {
+            let worked = thread
+                .join()
+                .unwrap_or_else(|panic| Err(Failure::of_panic(&*panic)));
+            if let Err(error) = worked {
+                failure = failure.or(Some(error));
+            }
+        }
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(moved),
+        }
+    })?;
+    if cell.kind == Kind::Record && !cell.keeps_space() {
+        ensure!(moved > 0, "no record was moved");
+    }
+    expect_sound(tree)?;
+    expect_no_leak(&mut *world)
+}
+
+/// Of many records few are left, and are brought together. Space comes back for records of another
+/// size; a crash loses nothing.
+pub fn sparse_slabs_are_emptied(cell: &Cell, seed: Seed) -> Check {
+    const KEYS: u32 = 400;
+    const VALUE_BYTES: usize = 3000;
+    if cell.kind == Kind::Word {
+        return Ok(());
+    }
+    let mut world = cell.world()?;
+    let mut model = Model::new();
+    let value_of = |id: u32| vec![id as u8; VALUE_BYTES];
+    for id in 0..KEYS {
+        world.tree().insert(&key_of(cell.kind, id), &value_of(id))?;
+    }
+    let full = world.stat().used_bytes;
+    let mut ids: Vec<u32> = (0..KEYS).collect();
+    ids.shuffle(&mut seed.rng(1));
+    let (kept, gone) = ids.split_at(KEYS as usize / 20);
+    for id in gone {
+        ensure!(
+            world.tree().remove(&key_of(cell.kind, *id))?,
+            "remove of key {id}"
+        );
+    }
+    for id in kept {
+        model.insert(key_of(cell.kind, *id), value_of(*id));
+    }
+    let removed = gone.len() as u64 * VALUE_BYTES as u64;
+    let mut moved = 0;
+    let mut left = full;
+    // Another pool's readers may hold the epoch back for a while, so that removed records take space.
+    for _ in 0..EVACUATIONS {
+        world.reclaim();
+        moved += evacuate(&*world, Evacuate::Sparse)?.moved;
+        left = world.stat().used_bytes;
+        if left + removed * 3 / 4 < full {
+            break;
+        }
+    }
+    ensure!(moved > 0, "no record was moved");
+    ensure!(
+        left + removed * 3 / 4 < full,
+        "{full} bytes were used, {left} are after {removed} bytes were removed"
+    );
+    expect_equal(world.tree(), &model)?;
+    for how in [Closing::Crash, Closing::Clean] {
+        world.reopen(how)?;
+        expect_equal(world.tree(), &model)?;
+        evacuate(&*world, Evacuate::All)?;
+        expect_equal(world.tree(), &model)?;
+    }
     expect_no_leak(&mut *world)
 }

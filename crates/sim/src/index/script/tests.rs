@@ -6,6 +6,8 @@ fn words_read_back() {
     operations.extend([
         Sync,
         Mark,
+        Compact,
+        Evacuate,
         DropTree,
         Get(3),
         GetMany(3, 4),

@@ -13,10 +13,12 @@ pub use place::{InRam, Place};
 pub use seed::{Seed, Test, factor, trial};
 pub use site::{Closing, Site};
 
+use std::collections::BTreeSet;
+
 use engines::engine::{CodecKind, Contract, Engine, Nodes, Settings};
 use engines::index::Index;
 use medium::Counts;
-use pool::PoolStat;
+use pool::{Evacuate, Evacuation, PoolStat};
 
 type Result<T, E = engines::Error> = std::result::Result<T, E>;
 
@@ -152,6 +154,9 @@ pub trait World {
 
     /// Frees retired memory.
     fn reclaim(&self);
+
+    /// Chooses slabs that are to be emptied.
+    fn evacuate(&self, choice: Evacuate, excluded: &BTreeSet<u64>) -> Evacuation;
 
     /// Figures about the pool.
     fn stat(&self) -> PoolStat;

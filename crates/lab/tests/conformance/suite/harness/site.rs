@@ -1,6 +1,6 @@
 //! A pool at a place, with its trees.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use engines::Result;
 use engines::engine::{Factory, Host, Opening, Settings};
 use engines::index::{EpochLength, Index};
 use medium::{Counts, Medium, Word};
-use pool::{Pool, PoolOptions, PoolStat, TreeRoot};
+use pool::{Evacuate, Evacuation, Pool, PoolOptions, PoolStat, TreeRoot};
 
 use super::{Cell, Kind, MAIN, Place, World};
 
@@ -156,6 +156,10 @@ impl<P: Place> World for Site<P> {
 
     fn reclaim(&self) {
         self.pool().reclaim();
+    }
+
+    fn evacuate(&self, choice: Evacuate, excluded: &BTreeSet<u64>) -> Evacuation {
+        self.pool().evacuate(choice, excluded)
     }
 
     fn stat(&self) -> PoolStat {
