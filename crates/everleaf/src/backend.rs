@@ -1,5 +1,6 @@
 //! A pool on some medium, seen without the medium's type.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -9,7 +10,7 @@ use engines::index::{EpochLength, Index};
 use engines::{Error, ErrorKind, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Process, Survives};
-use pool::{LostCopy, Pool, PoolStat, Roots, TreeRoot};
+use pool::{Evacuate, Evacuation, LostCopy, Pool, PoolStat, Roots, TreeRoot};
 
 use crate::TreeOptions;
 
@@ -65,6 +66,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Gives the room of free space back.
     fn release(&self);
     fn compact(&self) -> Result<()>;
+    /// Chooses slabs that are to be emptied, except for those at these offsets.
+    fn evacuate(&self, choice: Evacuate, excluded: &BTreeSet<u64>) -> Evacuation;
     fn stat(&self) -> PoolStat;
     fn survives(&self) -> Survives;
     fn describe(&self) -> String;
@@ -273,6 +276,10 @@ impl<M: Host> Backend for Pool<M> {
 
     fn compact(&self) -> Result<()> {
         Pool::compact(self)
+    }
+
+    fn evacuate(&self, choice: Evacuate, excluded: &BTreeSet<u64>) -> Evacuation {
+        Pool::evacuate(self, choice, excluded)
     }
 
     fn stat(&self) -> PoolStat {

@@ -284,6 +284,7 @@ mod background;
 mod backup;
 mod batch;
 mod close;
+mod compact;
 mod derived;
 mod encoding;
 mod kind;
@@ -301,6 +302,7 @@ mod word_tree;
 
 pub use batch::Batch;
 pub use close::CloseError;
+pub use compact::{CompactOptions, CompactStop, Compaction, TreeLeft};
 pub use encoding::{EncodedValue, Key, StartsWith};
 pub use engines::engine::{CodecKind, Contract, Engine, Setting, Settings, Values};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};

@@ -37,6 +37,8 @@ pub(crate) struct OpenStore {
     background: Option<Background>,
     // The trees hold the pool, so they go before it.
     trees: Mutex<OpenTrees>,
+    /// Held while the store is compacted.
+    compacting: Mutex<()>,
     backend: Box<dyn Backend>,
     /// The pool's file, if the store is only read.
     pub(crate) source: Option<File>,
@@ -119,6 +121,7 @@ impl OpenStore {
             opening,
             background: recovered.background,
             trees: Mutex::new(recovered.trees),
+            compacting: Mutex::new(()),
             process: backend.process(),
             backend,
             source,
@@ -157,6 +160,12 @@ impl OpenStore {
     pub(crate) fn trees(&self) -> Result<MutexGuard<'_, OpenTrees>> {
         self.expect_own_process()?;
         Ok(self.trees.lock())
+    }
+
+    /// Keeps other threads from compacting the store. The caller has checked that this is the process
+    /// of the store.
+    pub(crate) fn compacting(&self) -> MutexGuard<'_, ()> {
+        self.compacting.lock()
     }
 
     /// The failures that the store survives, also in a child.

@@ -1,7 +1,6 @@
 //! A store: one pool file and the trees in it.
 
 use std::fs::File;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -465,31 +464,6 @@ impl Store {
             ended = ended.and(tree.sync());
         }
         self.at(ended.and(backend.sync()))
-    }
-
-    /// Gives the room of free space back to the file system: all free slabs of 64 KiB become holes
-    /// in the file, and the free tail of the file is cut off. Returns how many bytes of the disk
-    /// this has freed; 0 in memory. Without this call the room of removed entries is given back
-    /// gradually, except for some MiB that are kept for reuse, and at a clean close. Slabs in which
-    /// anything is in use stay as they are; a pool that is written anew from its entries has none
-    /// of them. Other threads may go on; those that need new slabs wait, and trees of
-    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) stop while their free objects are counted.
-    /// O(slabs), with masstree O(its free objects), and on a file a checkpoint.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Medium`] if the medium failed; [`ErrorKind::Corrupt`] if a tree is damaged;
-    /// [`ErrorKind::ReadOnly`] if the store is only read.
-    pub fn compact(&self) -> Result<u64> {
-        self.at(self.inner.expect_writable())?;
-        // The path may mean another file by now.
-        let file = self.at(self.inner.backend())?.pool_file();
-        let blocks = || file?.metadata().ok().map(|file| file.blocks());
-        let room = || 512 * blocks().unwrap_or(0);
-        let before = room();
-        self.inner.find_space();
-        let backend = self.at(self.inner.backend())?;
-        self.at(backend.compact())?;
-        Ok(before.saturating_sub(room()))
     }
 
     /// Figures about the pool and its medium. O(slabs).

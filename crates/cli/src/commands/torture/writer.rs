@@ -26,6 +26,8 @@ use crate::failure::{Answer, Failure, Outcome};
 pub(super) const FOUND_WRONG: i32 = 3;
 /// One operation in this many is followed by a short scan.
 const SCAN_EVERY: u32 = 2000;
+/// One operation in this many is followed by a compaction of the store, while other threads go on.
+const COMPACT_EVERY: u32 = 3000;
 /// If operations are not durable when they return, one in this many is a sync.
 const SYNC_EVERY: u32 = 500;
 /// One operation in this many waits for all tickets before it.
@@ -238,6 +240,12 @@ impl Writer<'_> {
         self.answer = Some(answer);
         if self.sequence.is_multiple_of(SCAN_EVERY) {
             self.scan(tree, &key)?;
+        }
+        if self.sequence.is_multiple_of(COMPACT_EVERY) {
+            let compacted = self.opened.store.compact()?;
+            if let Some(left) = compacted.trees_left.first() {
+                found_wrong(&format!("a compaction met damage: {}", left.error));
+            }
         }
         Ok(())
     }

@@ -1,0 +1,215 @@
+//! Compacting a store while it is in use: sparse slabs are emptied, and nothing else changes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf::{
+    CompactOptions, CompactStop, Engine, MediumChoice, Options, Store, Tree, TreeOptions,
+};
+
+/// Engines of which records are moved.
+const MOVING: [Engine; 4] = [
+    Engine::RNTREE,
+    Engine::BZTREE,
+    Engine::WBTREE,
+    Engine::CAWBT,
+];
+const ENTRIES: u32 = 20_000;
+const VALUE_BYTES: usize = 300;
+
+fn folder() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory)
+    } else {
+        tempfile::tempdir()
+    }
+    .unwrap()
+}
+
+fn room(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| 512 * file.blocks())
+}
+
+fn key(number: u32) -> [u8; 8] {
+    u64::from(number.wrapping_mul(0x9e37_79b9)).to_be_bytes()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    vec![number as u8; VALUE_BYTES]
+}
+
+fn is_kept(number: u32) -> bool {
+    (number.wrapping_mul(0x85eb_ca6b) >> 16).is_multiple_of(32)
+}
+
+fn kept() -> impl Iterator<Item = u32> {
+    (0..ENTRIES).filter(|number| is_kept(*number))
+}
+
+/// A tree of which few entries are left.
+fn sparse_tree(store: &Store, engine: Engine) -> Tree {
+    let kind = TreeOptions {
+        engine,
+        ..TreeOptions::RECORDS
+    };
+    let tree = store.tree_with("tree", kind).unwrap();
+    for number in 0..ENTRIES {
+        drop(tree.pending().put(key(number), value(number)).unwrap());
+    }
+    for number in (0..ENTRIES).filter(|number| !is_kept(*number)) {
+        drop(tree.pending().remove(key(number)).unwrap());
+    }
+    store.sync().unwrap();
+    tree
+}
+
+fn expect_kept(store: &Store, tree: &Tree) {
+    for number in kept() {
+        let found = tree.get(key(number)).unwrap();
+        assert_eq!(found.unwrap().to_vec(), value(number), "{number}");
+    }
+    assert_eq!(tree.len().unwrap(), kept().count() as u64);
+    assert_eq!(store.check().unwrap(), []);
+}
+
+#[test]
+fn room_of_removed_entries_comes_back() {
+    for medium in [MediumChoice::Dax, MediumChoice::File] {
+        for engine in MOVING {
+            let what = (medium, engine.name);
+            let folder = folder();
+            let path = folder.path().join("pool");
+            let options = Options::new().medium(medium);
+            let store = options.open(&path).unwrap();
+            let tree = sparse_tree(&store, engine);
+            let before = room(&path);
+            let compacted = store.compact().unwrap();
+            assert!(compacted.unfinished.is_none(), "{what:?}: {compacted:?}");
+            assert!(compacted.records_moved > 0, "{what:?}: {compacted:?}");
+            assert!(compacted.trees_left.is_empty(), "{what:?}: {compacted:?}");
+            let after = room(&path);
+            assert!(after < before / 4, "{what:?}: {before}, then {after} bytes");
+            expect_kept(&store, &tree);
+            let again = store.compact().unwrap();
+            assert!(again.records_moved < 50, "{what:?}: {again:?}");
+            assert!(room(&path) <= after, "{what:?}: {} bytes", room(&path));
+            drop(tree);
+            store.close().unwrap();
+            let store = options.open(&path).unwrap();
+            expect_kept(&store, &store.open_tree("tree").unwrap());
+        }
+    }
+}
+
+#[test]
+fn writers_go_on_meanwhile() {
+    for engine in MOVING {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let options = Options::new().medium(MediumChoice::File);
+        let store = options.open(&path).unwrap();
+        let tree = sparse_tree(&store, engine);
+        let has_ended = AtomicBool::new(false);
+        let last = std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut round = 0_u32;
+                while !has_ended.load(Ordering::Relaxed) || round < 3 {
+                    round += 1;
+                    for number in kept() {
+                        let new = value(number.wrapping_add(round));
+                        drop(tree.pending().put(key(number), new).unwrap());
+                    }
+                    store.sync().unwrap();
+                }
+                round
+            });
+            for _ in 0..3 {
+                store.compact().unwrap();
+            }
+            has_ended.store(true, Ordering::Relaxed);
+            writer.join().unwrap()
+        });
+        for number in kept() {
+            let found = tree.get(key(number)).unwrap().unwrap();
+            assert_eq!(found.to_vec(), value(number.wrapping_add(last)));
+        }
+        assert_eq!(store.check().unwrap(), []);
+        drop(tree);
+        store.close().unwrap();
+        let store = options.open(&path).unwrap();
+        assert_eq!(store.check().unwrap(), []);
+    }
+}
+
+/// What becomes of a store that is dropped in the middle is the matter of the explorer; here the
+/// caller ends a compaction early.
+#[test]
+fn a_compaction_reports_its_progress_and_can_be_ended() {
+    let store = Store::in_memory().unwrap();
+    let tree = sparse_tree(&store, Engine::RNTREE);
+    let ended = medium::progress::watched(
+        |_| false,
+        || store.compact_with(CompactOptions::new().moves_per_second(1_000_000)),
+    );
+    let unfinished = ended.unwrap().unfinished;
+    assert!(
+        matches!(unfinished, Some(CompactStop::Interrupted)),
+        "{unfinished:?}"
+    );
+    expect_kept(&store, &tree);
+    let whole = store.compact().unwrap();
+    assert!(whole.unfinished.is_none() && whole.records_moved > 0);
+    expect_kept(&store, &tree);
+}
+
+/// A full pool loses nothing, and has room again.
+#[test]
+fn a_full_pool_is_compacted() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    for engine in MOVING {
+        let options = Options::new()
+            .medium(MediumChoice::Dax)
+            .limit_bytes(4 << 20);
+        let store = options.open(&path).unwrap();
+        let kind = TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        };
+        let tree = store.tree_with("tree", kind).unwrap();
+        let mut count = 0;
+        let full = loop {
+            match tree.put(key(count), value(count)) {
+                Ok(()) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(full.is_full(), "{full}");
+        for number in (0..count).filter(|number| number % 10 != 0) {
+            assert!(tree.remove(key(number)).unwrap());
+        }
+        let compacted = store.compact().unwrap();
+        assert!(
+            compacted.records_moved > 0,
+            "{}: {compacted:?}",
+            engine.name
+        );
+        for number in (0..count).step_by(10) {
+            assert_eq!(
+                tree.get(key(number)).unwrap().unwrap().to_vec(),
+                value(number)
+            );
+        }
+        // Values of another size find room.
+        let other = vec![7; 20_000];
+        for number in 0..50 {
+            tree.put(format!("other {number}"), &other).unwrap();
+        }
+        assert_eq!(store.check().unwrap(), []);
+        drop(tree);
+        store.close().unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+}
