@@ -287,6 +287,7 @@ mod close;
 mod compact;
 mod derived;
 mod encoding;
+mod idle;
 mod kind;
 mod open_store;
 mod options;

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+use std::time::Duration;
 
 use engines::{Error, ErrorKind, Result};
 use medium::{FileLock, FilePlace, Lsn, Process, Survives};
@@ -12,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
+use crate::idle::IdleCompaction;
 use crate::recovery::{OpenTrees, Recovered, Recovery};
 use crate::violation::StoreViolation;
 
@@ -33,6 +35,8 @@ pub(crate) struct OpenStore {
     pub(crate) place: Option<FilePlace>,
     pub(crate) recovery: Recovery,
     pub(crate) opening: StoreOpening,
+    /// Compacts the store while nobody writes, if the options say so.
+    idle: OnceLock<IdleCompaction>,
     // It holds trees and the pool, so it goes before both.
     background: Option<Background>,
     // The trees hold the pool, so they go before it.
@@ -51,11 +55,34 @@ pub(crate) struct OpenStore {
 ///
 /// In a child that was forked after the open, the store is not dropped, and its memory stays taken:
 /// the drop would wait for threads and locks of the parent, and write to its files.
-pub(crate) struct SharedStore(Arc<OpenStore>);
+///
+/// A store that compacts itself counts the handles of its users. The duty that compacts it has
+/// handles, too, for the time of a turn. These do not keep the store open: the last user ends the
+/// duty, and waits for the end of its turn.
+pub(crate) struct SharedStore {
+    store: Arc<OpenStore>,
+    holder: Holder,
+}
+
+/// Who has a handle of a store.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holder {
+    /// A user.
+    User,
+    /// The store's own duty ([`IdleCompaction`]).
+    Duty,
+}
 
 impl Clone for SharedStore {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        let clone = Self {
+            store: Arc::clone(&self.store),
+            holder: self.holder,
+        };
+        if let Some(idle) = clone.counts_users() {
+            idle.add_user();
+        }
+        clone
     }
 }
 
@@ -64,15 +91,22 @@ impl Deref for SharedStore {
 
     #[inline(always)]
     fn deref(&self) -> &OpenStore {
-        &self.0
+        &self.store
     }
 }
 
 impl Drop for SharedStore {
     fn drop(&mut self) {
-        if !self.0.process.is_current() {
+        if !self.store.process.is_current() {
             // One more handle, which is never dropped, takes the place of this one.
-            std::mem::forget(Arc::clone(&self.0));
+            std::mem::forget(Arc::clone(&self.store));
+            return;
+        }
+        if let Some(idle) = self.counts_users()
+            && idle.remove_user()
+        {
+            // The duty lets go of the store before this handle does, so the store is closed here.
+            idle.end();
         }
     }
 }
@@ -80,17 +114,53 @@ impl Drop for SharedStore {
 impl SharedStore {
     /// The first handle of a store.
     pub(crate) fn new(store: OpenStore) -> Self {
-        Self(Arc::new(store))
+        Self {
+            store: Arc::new(store),
+            holder: Holder::User,
+        }
+    }
+
+    /// A handle for a turn of the store's own duty.
+    pub(crate) fn for_duty(store: Arc<OpenStore>) -> Self {
+        Self {
+            store,
+            holder: Holder::Duty,
+        }
+    }
+
+    /// Begins to compact the store whenever nobody has written to it for `pause`. This is its only
+    /// handle.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the system starts no thread.
+    pub(crate) fn compact_when_idle(&self, pause: Duration) -> Result<()> {
+        let idle = IdleCompaction::begin(&self.store, pause)?;
+        // A store gets its duty once, when it is opened.
+        let _ = self.store.idle.set(idle);
+        Ok(())
+    }
+
+    /// The duty of the store, if there is one, and if this is the handle of a user.
+    fn counts_users(&self) -> Option<&IdleCompaction> {
+        match self.holder {
+            Holder::User => self.store.idle.get(),
+            Holder::Duty => None,
+        }
     }
 
     /// Whether it is another handle of the same store.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.store, &other.store)
     }
 
-    /// The store, if there is no other handle.
+    /// The store, if no user has another handle.
     pub(crate) fn get_mut(&mut self) -> Option<&mut OpenStore> {
-        Arc::get_mut(&mut self.0)
+        if let Some(idle) = self.counts_users()
+            && idle.has_one_user()
+        {
+            idle.end();
+        }
+        Arc::get_mut(&mut self.store)
     }
 
     /// The store, if this is its only handle.
@@ -119,6 +189,7 @@ impl OpenStore {
             place,
             recovery: recovered.recovery,
             opening,
+            idle: OnceLock::new(),
             background: recovered.background,
             trees: Mutex::new(recovered.trees),
             compacting: Mutex::new(()),

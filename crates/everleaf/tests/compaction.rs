@@ -3,17 +3,19 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use everleaf::{
-    CompactOptions, CompactStop, Engine, MediumChoice, Options, Store, Tree, TreeOptions,
+    CompactOptions, CompactStop, Engine, ErrorKind, MediumChoice, Options, Store, Tree, TreeOptions,
 };
 
 /// Engines of which records are moved.
-const MOVING: [Engine; 4] = [
+const MOVING: [Engine; 5] = [
     Engine::RNTREE,
     Engine::BZTREE,
     Engine::WBTREE,
     Engine::CAWBT,
+    Engine::MASSTREE,
 ];
 const ENTRIES: u32 = 20_000;
 const VALUE_BYTES: usize = 300;
@@ -204,7 +206,7 @@ fn a_full_pool_is_compacted() {
         }
         // Values of another size find room.
         let other = vec![7; 20_000];
-        for number in 0..50 {
+        for number in 0..30 {
             tree.put(format!("other {number}"), &other).unwrap();
         }
         assert_eq!(store.check().unwrap(), []);
@@ -212,4 +214,68 @@ fn a_full_pool_is_compacted() {
         store.close().unwrap();
         std::fs::remove_file(&path).unwrap();
     }
+}
+
+/// Waits until a condition holds; for half a minute at most.
+fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < end {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+fn a_store_compacts_itself_when_nobody_writes() {
+    for engine in MOVING {
+        let folder = folder();
+        let path = folder.path().join("pool");
+        let options = Options::new()
+            .medium(MediumChoice::Dax)
+            .compact_when_idle(Duration::from_millis(30));
+        let store = options.open(&path).unwrap();
+        let tree = sparse_tree(&store, engine);
+        let records = kept().count() as u64 * VALUE_BYTES as u64;
+        let limit = 8 * records;
+        let is_small = wait_until(|| room(&path) < limit);
+        assert!(is_small, "{}: {} bytes", engine.name, room(&path));
+        expect_kept(&store, &tree);
+        drop(tree);
+        store.close().unwrap();
+    }
+}
+
+/// The duty of the store has a handle of it at times, of which its users see nothing.
+#[test]
+fn a_store_that_compacts_itself_is_closed_by_its_last_user() {
+    let folder = folder();
+    let path = folder.path().join("pool");
+    let options = Options::new()
+        .medium(MediumChoice::Dax)
+        .compact_when_idle(Duration::ZERO);
+    for round in 0..60_u32 {
+        let store = options.open(&path).unwrap();
+        let another = store.clone();
+        let tree = store.tree("tree").unwrap();
+        for number in 0..300 {
+            tree.put(key(number), value(number + round)).unwrap();
+        }
+        for number in (0..300).filter(|number| number % 9 != 0) {
+            tree.remove(key(number)).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(u64::from(round) / 2));
+        drop(tree);
+        let refused = store.close().unwrap_err();
+        assert!(matches!(refused.error.kind(), ErrorKind::InUse));
+        drop(another);
+        if round % 2 == 0 {
+            refused.store.close().unwrap();
+        }
+        // Otherwise the last handle is dropped here.
+    }
+    let store = options.open(&path).unwrap();
+    assert_eq!(store.check().unwrap(), []);
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use sim::index::IndexOperation::{
-    self, Compact, DropTree, Evacuate, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove, Reopen, Scan,
-    ScanBack, Sync, Update, Visit,
+    self, Compact, DropTree, Evacuate, Exchange, Get, GetMany, Insert, Load, Mark, Put, Remove,
+    Reopen, Scan, ScanBack, Sync, Update, Visit,
 };
 use sim::index::script::{from_word, to_word};
 use sim::{CrashReplay, Schedule};
