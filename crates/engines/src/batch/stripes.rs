@@ -360,6 +360,11 @@ impl Index for StripedTree {
         self.tree.begin_evacuation(choice)
     }
 
+    fn own_node_bytes(&self) -> Result<u64> {
+        self.process.expect_current()?;
+        self.tree.own_node_bytes()
+    }
+
     fn end_evacuation(&self) {
         if self.process.is_current() {
             self.tree.end_evacuation();

@@ -44,6 +44,8 @@ pub struct MoveCount {
     pub stayed: u64,
     /// Slabs that the engine's own allocator has chosen to be emptied.
     pub own_slabs: u64,
+    /// Bytes of its slabs that hold nodes, which stay.
+    pub own_node_bytes: u64,
     /// All moves are durable at this LSN.
     pub lsn: Lsn,
 }
@@ -96,6 +98,7 @@ impl dyn Index + '_ {
     ) -> Result<bool> {
         let own_slabs = self.begin_evacuation(choice)?;
         count.own_slabs += own_slabs;
+        count.own_node_bytes = self.own_node_bytes()?;
         let is_done = self.move_evacuated(count, go_on);
         if own_slabs > 0 {
             self.reclaim();

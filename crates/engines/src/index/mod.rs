@@ -596,6 +596,15 @@ pub trait Index: Any + Send + Sync {
         Ok(0)
     }
 
+    /// Bytes of slabs that hold nodes, for an engine with an allocator of its own; it does not move
+    /// them. O(slabs).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the tree is damaged.
+    fn own_node_bytes(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     /// Allows allocations again from all space.
     fn end_evacuation(&self) {}
 

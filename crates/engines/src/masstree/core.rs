@@ -58,7 +58,7 @@ pub(super) struct Core<M: Medium> {
     /// Held while the root of the first layer changes.
     pub(super) root: Mutex<()>,
     /// Held while the allocator adds a run.
-    runs: Mutex<()>,
+    pub(super) runs: Mutex<()>,
     /// Runs that were taken out, and go to the pool when the epoch has ended.
     pub(super) leaving: Mutex<Vec<u64>>,
     /// Runs that are to be emptied.

@@ -394,6 +394,10 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         self.core.begin_evacuation(choice)
     }
 
+    fn own_node_bytes(&self) -> Result<u64> {
+        self.core.border_run_bytes()
+    }
+
     fn end_evacuation(&self) {
         self.core.end_evacuation();
     }

@@ -87,6 +87,14 @@ impl<M: Medium> Core<M> {
         Ok(count)
     }
 
+    /// Bytes of the runs that hold border nodes. O(runs).
+    pub(super) fn border_run_bytes(&self) -> Result<u64> {
+        let _leaving = self.leaving.lock();
+        let guard = self.pool.peek();
+        let _serial = self.runs.lock();
+        self.space(&guard).border_run_bytes()
+    }
+
     /// Allows allocations from all runs again.
     pub(super) fn end_evacuation(&self) {
         let _leaving = self.leaving.lock();

@@ -41,13 +41,14 @@ impl IndexSubject {
         Ok(())
     }
 
-    /// Moves all records to other slabs.
+    /// Moves all records to other slabs, and frees what they leave.
     fn evacuate(pool: &Pool<Sim>, tree: &dyn Index) -> engines::Result<()> {
         tree.sync()?;
         let _evacuation = pool.evacuate(pool::Evacuate::All, &BTreeSet::new());
         let mut count = MoveCount::default();
-        tree.evacuate(pool::Evacuate::All, &mut count, &mut |_| Ok(true))
-            .map(drop)
+        tree.evacuate(pool::Evacuate::All, &mut count, &mut |_| Ok(true))?;
+        pool.reclaim();
+        Ok(())
     }
 
     /// Fills the tree, if it is empty. Epochs end while the source runs.

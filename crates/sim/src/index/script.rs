@@ -175,8 +175,10 @@ pub fn every_evacuation() -> Vec<IndexOperation> {
         Remove(20),
         Put(10, 4),
     ];
-    script.extend((31..36).map(|key| Insert(key, key)));
-    script.extend([Evacuate, Reopen, Evacuate, Update(33, 5), Reopen]);
+    // A split uses the space at once that a move has left.
+    script.extend([Insert(31, 31), Insert(32, 32), Insert(33, 33), Evacuate]);
+    script.extend([Insert(34, 34), Evacuate, Insert(35, 35), Evacuate]);
+    script.extend([Reopen, Evacuate, Update(33, 5), Reopen]);
     script.extend([Remove(31), Remove(32), Evacuate, Remove(33), Insert(40, 6)]);
     script
 }

@@ -10,7 +10,9 @@ use medium::sync::MutexGuard;
 use pool::Evacuate;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{BORDER, Limit, Own, Parked, SIZES, TreeSpace, is_shared, run_bytes, run_of};
+use super::{
+    BORDER, Limit, Own, Parked, RUN_BYTES, SIZES, TreeSpace, is_shared, run_bytes, run_of,
+};
 use crate::Result;
 use crate::kit::epochs::Shard;
 use crate::masstree::layout::CLASSES;
@@ -94,6 +96,17 @@ impl<M: Medium> TreeSpace<'_, M> {
             self.park_queue(own, queue, &chosen, running)?;
         }
         Ok(chosen)
+    }
+
+    /// Bytes of the runs that hold border nodes. O(runs).
+    pub(in crate::masstree) fn border_run_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for (_, class) in self.runs()? {
+            if class >= BORDER {
+                bytes += RUN_BYTES;
+            }
+        }
+        Ok(bytes)
     }
 
     /// Puts the free objects of chosen runs behind the others of their queue.

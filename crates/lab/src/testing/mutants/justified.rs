@@ -159,8 +159,13 @@ const BEFORE_EPOCH_ENDS: &str =
 const NOT_LED_TO: &str =
     "of what was allocated nothing leads there before the epoch ends, which is after both";
 
-/// The code that all engines share: the pool and the medium.
+/// The code that all engines share: the pool, the medium, and the kit.
 pub(super) const SHARED: &[Justified] = &[
+    justified(
+        "engines/src/kit/relocate.rs relocate fence 1",
+        &[Swapped],
+        "nothing leads to the copy before a publish that comes after both",
+    ),
     justified(
         "medium/src/cell.rs Line::recover flush 1",
         &[Flush],
@@ -434,6 +439,21 @@ const CAWBT: &[Justified] = &[
         BOTH_BEFORE,
     ),
     justified(
+        "engines/src/cawbt/relocate.rs CawbTree::relocate_way end 1",
+        &[Wait],
+        "a move changes no content, so no answer rests on it",
+    ),
+    justified(
+        "engines/src/cawbt/relocate.rs CawbTree::relocate_below store_one 1",
+        &[Fence],
+        "the move of a later leaf fences before the old node is used again; the fence is needed if no leaf moves later",
+    ),
+    justified(
+        "engines/src/cawbt/relocate.rs CawbTree::relocate_below fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
+    ),
+    justified(
         "engines/src/cawbt/load.rs CawbTree::load fence 1",
         &[Swapped],
         BOTH_BEFORE,
@@ -500,6 +520,11 @@ const RNTREE: &[Justified] = &[
         "engines/src/rntree/split.rs RnTree::build_one init 1",
         &[DoneFirst],
         NO_PUBLISH,
+    ),
+    justified(
+        "engines/src/rntree/relocate.rs RnTree::build_copy fence 1",
+        &[Swapped],
+        BOTH_BEFORE,
     ),
     justified(
         "engines/src/rntree/insert.rs RnTree::attempt fence 1",
