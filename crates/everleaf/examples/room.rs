@@ -123,7 +123,8 @@ fn compact(
         println!("{}: not finished: {error}", engine.name);
     }
     let after = disk_bytes(path);
-    let nodes_that_stay = compacted.own_node_bytes + SLAB_BYTES * compacted.slabs_kept;
+    let own = compacted.own_space;
+    let stays = own.node_bytes + own.log_bytes + SLAB_BYTES * compacted.slabs_kept;
     let restored = restored_bytes(tree, engine, &path.with_extension("restored"))?;
     println!(
         "| {} | {} | {} | {} | {:.2} | {} | {} | {} | {} | {seconds:.1} | {} |",
@@ -134,8 +135,8 @@ fn compact(
         after as f64 / restored as f64,
         compacted.records_moved,
         compacted.nodes_moved,
-        mib(nodes_that_stay),
-        mib(after.saturating_sub(nodes_that_stay)),
+        mib(stays),
+        mib(after.saturating_sub(stays)),
         writes.load(Ordering::Relaxed),
     );
     Ok(())
@@ -170,7 +171,7 @@ fn main() -> Result<(), Failure> {
         "MiB of the pool's file on its disk: {entries} entries with values of {VALUE_BYTES} bytes, of which one in {KEPT} is kept; then\n\
          also values of {OTHER_BYTES} bytes\n\
          \n\
-         | engine | before | after | of a restore | ratio | records moved | nodes moved | slabs of nodes that stay | the rest | seconds | writes meanwhile |\n\
+         | engine | before | after | of a restore | ratio | records moved | nodes moved | nodes and logs that stay | the rest | seconds | writes meanwhile |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     );
     for engine in ENGINES {

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use engines::index::{Index, MoveCount};
+use engines::index::{Index, MoveCount, OwnSpace};
 use engines::{Error, ErrorKind, Result};
 use pool::Evacuate;
 
@@ -68,9 +68,9 @@ pub struct Compaction {
     pub slabs_kept: u64,
     /// Allocations in these slabs.
     pub allocations_kept: u64,
-    /// Bytes of the slabs that hold nodes of [`Engine::MASSTREE`](crate::Engine::MASSTREE), which
-    /// has an allocator of its own. They stay where they are.
-    pub own_node_bytes: u64,
+    /// The slabs of trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE), which has an allocator
+    /// of its own, as the last pass has found them.
+    pub own_space: OwnSpace,
     /// Trees whose records were not moved, and why.
     pub trees_left: Vec<TreeLeft>,
     /// Why the moves ended before everything was moved; `None` if it was.
@@ -266,7 +266,7 @@ impl Store {
         own_slabs: &mut u64,
         report: &mut Compaction,
     ) -> Result<PassEnd> {
-        report.own_node_bytes = 0;
+        report.own_space = OwnSpace::default();
         for info in self.trees()? {
             let Some(kind) = info.kind else {
                 continue;
@@ -325,7 +325,7 @@ impl Store {
         });
         report.records_moved = before + count.moved;
         report.nodes_moved += count.nodes_moved;
-        report.own_node_bytes += count.own_node_bytes;
+        report.own_space += count.own_space;
         *own_slabs += count.own_slabs;
         if moved? {
             Ok(PassEnd::Done)

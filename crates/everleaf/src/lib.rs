@@ -309,7 +309,7 @@ pub use engines::engine::{CodecKind, Contract, Engine, Setting, Settings, Values
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{
     Bounds, Condition, Direction, Entry, EpochStat, Index, IndexStat, KeysBetween, LeftOut,
-    NextEntry, Part, Scan, Value, Violation, WordIndex,
+    NextEntry, OwnSpace, Part, Scan, Value, Violation, WordIndex,
 };
 pub use engines::{Error, ErrorKind, Result};
 pub use kind::TreeOptions;

@@ -20,7 +20,7 @@ use crate::engine::AnyTree;
 use crate::index::record::prefix_word;
 use crate::index::{
     Bounds, Condition, Direction, Epochs, EvacuatedKeys, Index, IndexStat, LeftOut, Measured,
-    Moved, NextEntry, Observed, Scan, Value, Violation, VisitWords, WordIndex, Written,
+    Moved, NextEntry, Observed, OwnSpace, Scan, Value, Violation, VisitWords, WordIndex, Written,
 };
 use crate::{ErrorKind, Result};
 
@@ -360,9 +360,9 @@ impl Index for StripedTree {
         self.tree.begin_evacuation(choice)
     }
 
-    fn own_node_bytes(&self) -> Result<u64> {
+    fn own_space(&self) -> Result<OwnSpace> {
         self.process.expect_current()?;
-        self.tree.own_node_bytes()
+        self.tree.own_space()
     }
 
     fn end_evacuation(&self) {

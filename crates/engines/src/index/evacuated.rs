@@ -33,6 +33,26 @@ pub enum Moved {
     Stays,
 }
 
+/// The slabs of an engine with an allocator of its own, by what they hold. Nodes and logs stay where
+/// they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OwnSpace {
+    /// Bytes of slabs of records, and of free room for records.
+    pub record_bytes: u64,
+    /// Bytes of slabs of nodes. Records of the size of an inner node are among them.
+    pub node_bytes: u64,
+    /// Bytes of slabs of logs, which are used again and again.
+    pub log_bytes: u64,
+}
+
+impl std::ops::AddAssign for OwnSpace {
+    fn add_assign(&mut self, other: Self) {
+        self.record_bytes += other.record_bytes;
+        self.node_bytes += other.node_bytes;
+        self.log_bytes += other.log_bytes;
+    }
+}
+
 /// What was done with the records and nodes of a tree that lie in slabs that are to be emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MoveCount {
@@ -44,8 +64,8 @@ pub struct MoveCount {
     pub stayed: u64,
     /// Slabs that the engine's own allocator has chosen to be emptied.
     pub own_slabs: u64,
-    /// Bytes of its slabs that hold nodes, which stay.
-    pub own_node_bytes: u64,
+    /// The slabs of that allocator when the moves began.
+    pub own_space: OwnSpace,
     /// All moves are durable at this LSN.
     pub lsn: Lsn,
 }
@@ -98,7 +118,7 @@ impl dyn Index + '_ {
     ) -> Result<bool> {
         let own_slabs = self.begin_evacuation(choice)?;
         count.own_slabs += own_slabs;
-        count.own_node_bytes = self.own_node_bytes()?;
+        count.own_space = self.own_space()?;
         let is_done = self.move_evacuated(count, go_on);
         if own_slabs > 0 {
             self.reclaim();

@@ -24,7 +24,7 @@ use crate::Result;
 pub use bounds::{Bounds, Direction, prefix_end};
 pub(crate) use codec::check_entry;
 pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
-pub use evacuated::{EvacuatedKeys, MoveCount, Moved};
+pub use evacuated::{EvacuatedKeys, MoveCount, Moved, OwnSpace};
 
 /// A copy of a value: short ones need no allocation.
 pub type Value = SmallVec<[u8; 24]>;
@@ -596,13 +596,12 @@ pub trait Index: Any + Send + Sync {
         Ok(0)
     }
 
-    /// Bytes of slabs that hold nodes, for an engine with an allocator of its own; it does not move
-    /// them. O(slabs).
+    /// The slabs of an engine with an allocator of its own. O(slabs).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the tree is damaged.
-    fn own_node_bytes(&self) -> Result<u64> {
-        Ok(0)
+    fn own_space(&self) -> Result<OwnSpace> {
+        Ok(OwnSpace::default())
     }
 
     /// Allows allocations again from all space.

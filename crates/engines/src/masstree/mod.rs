@@ -138,8 +138,8 @@ use self::core::Core;
 use crate::engine::instrumented_trees;
 use crate::index::{
     Bounds, Codec, Condition, Direction, EpochLength, EpochStat, Epochs, EvacuatedKeys, Index,
-    IndexStat, LeftOut, Moved, NextEntry, Observed, Part, Scan, Value, Violation, VisitWords,
-    WordCodec, WordIndex, Written,
+    IndexStat, LeftOut, Moved, NextEntry, Observed, OwnSpace, Part, Scan, Value, Violation,
+    VisitWords, WordCodec, WordIndex, Written,
 };
 use crate::kit::epochs::in_batch::refuse_in_any_batch;
 use crate::kit::epochs::ticker::Ticker;
@@ -394,8 +394,8 @@ impl<M: Medium, C: Codec> Index for MassTree<M, C> {
         self.core.begin_evacuation(choice)
     }
 
-    fn own_node_bytes(&self) -> Result<u64> {
-        self.core.border_run_bytes()
+    fn own_space(&self) -> Result<OwnSpace> {
+        self.core.own_space()
     }
 
     fn end_evacuation(&self) {

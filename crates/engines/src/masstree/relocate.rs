@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use medium::Medium;
-use pool::Evacuate;
+use pool::{Evacuate, SLAB_BYTES};
 use rustc_hash::FxHashSet;
 
 use super::access::{View, Walk};
@@ -17,7 +17,7 @@ use super::scan::ScannedEntry;
 use super::shard::{Parked, Work};
 use super::slice::{LONGER, Slice};
 use crate::Result;
-use crate::index::{Direction, EvacuatedKeys, Moved};
+use crate::index::{Direction, EvacuatedKeys, Moved, OwnSpace};
 use medium::Lsn;
 
 /// Entries that are read at a time.
@@ -87,12 +87,17 @@ impl<M: Medium> Core<M> {
         Ok(count)
     }
 
-    /// Bytes of the runs that hold border nodes. O(runs).
-    pub(super) fn border_run_bytes(&self) -> Result<u64> {
+    /// The slabs that the tree has taken from the pool. O(runs).
+    pub(super) fn own_space(&self) -> Result<OwnSpace> {
         let _leaving = self.leaving.lock();
         let guard = self.pool.peek();
         let _serial = self.runs.lock();
-        self.space(&guard).border_run_bytes()
+        let mut space = self.space(&guard).bytes_of_runs()?;
+        for shard in 0..self.epochs.barrier.shards().len() {
+            let segments = self.log.segments(&guard, shard)?;
+            space.log_bytes += segments.len() as u64 * SLAB_BYTES;
+        }
+        Ok(space)
     }
 
     /// Allows allocations from all runs again.

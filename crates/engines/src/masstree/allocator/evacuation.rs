@@ -7,15 +7,17 @@
 
 use medium::Medium;
 use medium::sync::MutexGuard;
-use pool::Evacuate;
+use pool::{Evacuate, SLAB_BYTES};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    BORDER, Limit, Own, Parked, RUN_BYTES, SIZES, TreeSpace, is_shared, run_bytes, run_of,
+    BORDER, Limit, Own, Parked, RUN_HEADER_BYTES, SIZES, SLAB_LEAD_BYTES, TreeSpace, class_of,
+    is_shared, run_bytes, run_of,
 };
 use crate::Result;
+use crate::index::OwnSpace;
 use crate::kit::epochs::Shard;
-use crate::masstree::layout::CLASSES;
+use crate::masstree::layout::{CLASSES, interior_bytes};
 
 /// Of the objects of a run that is to be emptied at most seven eighths are in use.
 const USED_NUMERATOR: u64 = 7;
@@ -98,15 +100,22 @@ impl<M: Medium> TreeSpace<'_, M> {
         Ok(chosen)
     }
 
-    /// Bytes of the runs that hold border nodes. O(runs).
-    pub(in crate::masstree) fn border_run_bytes(&self) -> Result<u64> {
-        let mut bytes = 0;
+    /// Bytes of the slabs of all runs, by what these hold. O(runs).
+    pub(in crate::masstree) fn bytes_of_runs(&self) -> Result<OwnSpace> {
+        let class_of_inner_nodes = class_of(interior_bytes());
+        let mut space = OwnSpace::default();
         for (_, class) in self.runs()? {
-            if class >= BORDER {
-                bytes += RUN_BYTES;
-            }
+            let slabs =
+                (run_bytes(class) + RUN_HEADER_BYTES + SLAB_LEAD_BYTES).div_ceil(SLAB_BYTES);
+            let holds_nodes = class >= BORDER || class == class_of_inner_nodes;
+            let bytes = if holds_nodes {
+                &mut space.node_bytes
+            } else {
+                &mut space.record_bytes
+            };
+            *bytes += slabs * SLAB_BYTES;
         }
-        Ok(bytes)
+        Ok(space)
     }
 
     /// Puts the free objects of chosen runs behind the others of their queue.
