@@ -124,10 +124,11 @@ fn compact(
     }
     let after = disk_bytes(path);
     let own = compacted.own_space;
-    let stays = own.node_bytes + own.log_bytes + SLAB_BYTES * compacted.slabs_kept;
+    let nodes = own.node_bytes + SLAB_BYTES * compacted.slabs_kept;
+    let rest = after.saturating_sub(nodes + own.log_bytes);
     let restored = restored_bytes(tree, engine, &path.with_extension("restored"))?;
     println!(
-        "| {} | {} | {} | {} | {:.2} | {} | {} | {} | {} | {seconds:.1} | {} |",
+        "| {} | {} | {} | {} | {:.2} | {} | {} | {} | {} | {} | {seconds:.1} | {} |",
         engine.name,
         mib(before),
         mib(after),
@@ -135,8 +136,9 @@ fn compact(
         after as f64 / restored as f64,
         compacted.records_moved,
         compacted.nodes_moved,
-        mib(stays),
-        mib(after.saturating_sub(stays)),
+        mib(nodes),
+        mib(own.log_bytes),
+        mib(rest),
         writes.load(Ordering::Relaxed),
     );
     Ok(())
@@ -171,8 +173,8 @@ fn main() -> Result<(), Failure> {
         "MiB of the pool's file on its disk: {entries} entries with values of {VALUE_BYTES} bytes, of which one in {KEPT} is kept; then\n\
          also values of {OTHER_BYTES} bytes\n\
          \n\
-         | engine | before | after | of a restore | ratio | records moved | nodes moved | nodes and logs that stay | the rest | seconds | writes meanwhile |\n\
-         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+         | engine | before | after | of a restore | ratio | records moved | nodes moved | nodes that stay | logs | the rest | seconds | writes meanwhile |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
     );
     for engine in ENGINES {
         measure(engine, Path::new(folder), entries)?;

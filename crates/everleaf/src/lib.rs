@@ -296,6 +296,7 @@ mod range;
 mod recovery;
 mod replace;
 mod store;
+mod store_duty;
 mod tree;
 mod typed;
 mod violation;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
-use crate::idle::IdleCompaction;
 use crate::recovery::{OpenTrees, Recovered, Recovery};
+use crate::store_duty::{DutyTurn, StoreDuty};
 use crate::violation::StoreViolation;
 
 mod full_pool;
@@ -35,8 +35,8 @@ pub(crate) struct OpenStore {
     pub(crate) place: Option<FilePlace>,
     pub(crate) recovery: Recovery,
     pub(crate) opening: StoreOpening,
-    /// Compacts the store while nobody writes, if the options say so.
-    idle: OnceLock<IdleCompaction>,
+    /// The work that the store does by itself, if the options say so.
+    duty: OnceLock<StoreDuty>,
     // It holds trees and the pool, so it goes before both.
     background: Option<Background>,
     // The trees hold the pool, so they go before it.
@@ -56,9 +56,9 @@ pub(crate) struct OpenStore {
 /// In a child that was forked after the open, the store is not dropped, and its memory stays taken:
 /// the drop would wait for threads and locks of the parent, and write to its files.
 ///
-/// A store that compacts itself counts the handles of its users. The duty that compacts it has
+/// A store that works by itself ([`StoreDuty`]) counts the handles of its users. The work has
 /// handles, too, for the time of a turn. These do not keep the store open: the last user ends the
-/// duty, and waits for the end of its turn.
+/// work, and waits for the end of its turn.
 pub(crate) struct SharedStore {
     store: Arc<OpenStore>,
     holder: Holder,
@@ -69,7 +69,7 @@ pub(crate) struct SharedStore {
 enum Holder {
     /// A user.
     User,
-    /// The store's own duty ([`IdleCompaction`]).
+    /// The store's own work.
     Duty,
 }
 
@@ -79,8 +79,8 @@ impl Clone for SharedStore {
             store: Arc::clone(&self.store),
             holder: self.holder,
         };
-        if let Some(idle) = clone.counts_users() {
-            idle.add_user();
+        if let Some(duty) = clone.duty_of_user() {
+            duty.add_user();
         }
         clone
     }
@@ -102,11 +102,11 @@ impl Drop for SharedStore {
             std::mem::forget(Arc::clone(&self.store));
             return;
         }
-        if let Some(idle) = self.counts_users()
-            && idle.remove_user()
+        if let Some(duty) = self.duty_of_user()
+            && duty.remove_user()
         {
-            // The duty lets go of the store before this handle does, so the store is closed here.
-            idle.end();
+            // The work lets go of the store before this handle does, so the store is closed here.
+            duty.end();
         }
     }
 }
@@ -120,30 +120,34 @@ impl SharedStore {
         }
     }
 
-    /// A handle for a turn of the store's own duty.
-    pub(crate) fn for_duty(store: Arc<OpenStore>) -> Self {
-        Self {
-            store,
+    /// A handle for a turn of the store's own work; `None` if the store is closed.
+    pub(crate) fn for_duty(store: &Weak<OpenStore>) -> Option<Self> {
+        Some(Self {
+            store: store.upgrade()?,
             holder: Holder::Duty,
-        }
+        })
     }
 
-    /// Begins to compact the store whenever nobody has written to it for `pause`. This is its only
-    /// handle.
+    pub(crate) fn downgrade(&self) -> Weak<OpenStore> {
+        Arc::downgrade(&self.store)
+    }
+
+    /// Begins work that the store does by itself, a turn after each pause. This is its only handle,
+    /// and it has no such work yet.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the system starts no thread.
-    pub(crate) fn compact_when_idle(&self, pause: Duration) -> Result<()> {
-        let idle = IdleCompaction::begin(&self.store, pause)?;
-        // A store gets its duty once, when it is opened.
-        let _ = self.store.idle.set(idle);
+    pub(crate) fn begin_duty(&self, pause: Duration, turn: DutyTurn) -> Result<()> {
+        let duty = StoreDuty::begin(pause, turn)?;
+        let is_first = self.store.duty.set(duty).is_ok();
+        debug_assert!(is_first, "a store has one duty");
         Ok(())
     }
 
-    /// The duty of the store, if there is one, and if this is the handle of a user.
-    fn counts_users(&self) -> Option<&IdleCompaction> {
+    /// The work of the store, if it has any, and if this is the handle of a user.
+    fn duty_of_user(&self) -> Option<&StoreDuty> {
         match self.holder {
-            Holder::User => self.store.idle.get(),
+            Holder::User => self.store.duty.get(),
             Holder::Duty => None,
         }
     }
@@ -155,10 +159,10 @@ impl SharedStore {
 
     /// The store, if no user has another handle.
     pub(crate) fn get_mut(&mut self) -> Option<&mut OpenStore> {
-        if let Some(idle) = self.counts_users()
-            && idle.has_one_user()
+        if let Some(duty) = self.duty_of_user()
+            && duty.has_one_user()
         {
-            idle.end();
+            duty.end();
         }
         Arc::get_mut(&mut self.store)
     }
@@ -189,7 +193,7 @@ impl OpenStore {
             place,
             recovery: recovered.recovery,
             opening,
-            idle: OnceLock::new(),
+            duty: OnceLock::new(),
             background: recovered.background,
             trees: Mutex::new(recovered.trees),
             compacting: Mutex::new(()),

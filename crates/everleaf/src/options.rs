@@ -21,6 +21,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
 use crate::backend::StoreOpening;
+use crate::idle;
 use crate::recovery::{self, Terms};
 
 /// The least memory for written pages.
@@ -394,7 +395,7 @@ impl Options {
         if let Some(pause) = self.compact_when_idle
             && !self.read_only
         {
-            store.inner.compact_when_idle(pause)?;
+            idle::compact_when_idle(&store, pause)?;
         }
         Ok(store)
     }

@@ -1,0 +1,110 @@
+//! Work that an open store does by itself, in the background, and the users of the store.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use engines::{Error, Result};
+use medium::{Duty, GivenDuty, NextTurn};
+
+/// Whether the work is to end: also asked in the middle of a turn.
+#[derive(Clone, Default)]
+pub(crate) struct DutyEnd(Arc<AtomicBool>);
+
+impl DutyEnd {
+    pub(crate) fn is_asked_for(&self) -> bool {
+        // ORDER: pairs with the store in `StoreDuty::end`.
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The work of one turn.
+pub(crate) type DutyTurn = Box<dyn FnMut(&DutyEnd) + Send>;
+
+/// Takes a turn after each pause.
+struct RepeatedTurn {
+    pause: Duration,
+    end: DutyEnd,
+    /// `None` once the work has ended, so that it holds nothing of the store any more.
+    turn: Mutex<Option<DutyTurn>>,
+}
+
+impl RepeatedTurn {
+    fn forget_work(&self) {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        *turn = None;
+    }
+}
+
+impl Duty for RepeatedTurn {
+    fn turn(&self) -> NextTurn {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turn.as_mut()
+            && !self.end.is_asked_for()
+        {
+            turn(&self.end);
+            return NextTurn::after(self.pause);
+        }
+        NextTurn::WhenAsked
+    }
+}
+
+/// The work that a store does by itself, and the number of users that have a handle of the store.
+///
+/// Between its turns the work holds no handle. In a turn it may have handles; the last user ends the
+/// work before the user's own handle goes
+/// ([`SharedStore`](crate::open_store::SharedStore)).
+pub(crate) struct StoreDuty {
+    given: GivenDuty,
+    repeated: Arc<RepeatedTurn>,
+    users: AtomicUsize,
+}
+
+impl StoreDuty {
+    /// Gives the work to the threads of the process. The store has one user.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the system starts no thread.
+    pub(crate) fn begin(pause: Duration, turn: DutyTurn) -> Result<Self> {
+        let repeated = Arc::new(RepeatedTurn {
+            pause,
+            end: DutyEnd::default(),
+            turn: Mutex::new(Some(turn)),
+        });
+        let duty: Arc<dyn Duty> = Arc::clone(&repeated) as _;
+        let given = GivenDuty::new(duty, NextTurn::after(pause))
+            .map_err(Error::io("start a thread that works in the background"))?;
+        Ok(Self {
+            given,
+            repeated,
+            users: AtomicUsize::new(1),
+        })
+    }
+
+    pub(crate) fn add_user(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns whether this was the last one.
+    pub(crate) fn remove_user(&self) -> bool {
+        // ORDER: what other users did with the store comes before its end.
+        self.users.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(crate) fn has_one_user(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 1
+    }
+
+    /// Ends the work, and waits for its turn to end.
+    pub(crate) fn end(&self) {
+        self.repeated.end.0.store(true, Ordering::Release);
+        self.given.end();
+        self.repeated.forget_work();
+    }
+}
+
+impl Drop for StoreDuty {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
