@@ -23,6 +23,8 @@ use crate::Store;
 
 /// A slab in which something is left is tried once more: a thread may have written there meanwhile.
 const TRIES_MAX: u32 = 2;
+/// How long the mover sleeps at most before it asks whether to go on.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// The most passes: threads that write meanwhile leave new sparse slabs again and again.
 const PASSES_MAX: u32 = 8;
 
@@ -39,7 +41,7 @@ impl CompactOptions {
         Self::default()
     }
 
-    /// Moves at most this many records a second, on average, and leaves the disk and the processor
+    /// Moves at most this many records and nodes a second, on average, and leaves the disk and the processor
     /// to other threads meanwhile; at least one.
     #[must_use]
     pub fn moves_per_second(mut self, moves: u64) -> Self {
@@ -104,8 +106,10 @@ pub enum CompactStop {
     /// It is not known which space is in use: recovery in the background has not ended
     /// ([`Store::finish_recovery`]), or a tree is damaged.
     Recovering,
-    /// The caller has ended it.
+    /// The caller has ended it. The room of free slabs was not given back.
     Interrupted,
+    /// After eight passes there were still sparse slabs: other threads have left them meanwhile.
+    Passes,
     /// There was no room for a copy ([`ErrorKind::PoolFull`], which says what is lacking), or a
     /// batch is unfinished ([`ErrorKind::BatchUnfinished`]).
     Refused(Error),
@@ -124,15 +128,22 @@ struct Pace {
 }
 
 impl Pace {
-    /// Waits until this many moves are not too many for the time that has passed.
-    fn keep(&self, moves: u64) {
+    /// Waits until this many moves are not too many for the time that has passed. Returns whether
+    /// the caller wants to go on.
+    fn keep(&self, moves: u64) -> bool {
         let Some(rate) = self.moves_per_second else {
-            return;
+            return true;
         };
         let due = Duration::from_secs_f64(moves as f64 / rate as f64);
-        let ahead = due.saturating_sub(self.started.elapsed());
-        if !ahead.is_zero() {
-            std::thread::sleep(ahead);
+        loop {
+            let ahead = due.saturating_sub(self.started.elapsed());
+            if ahead.is_zero() {
+                return true;
+            }
+            std::thread::sleep(ahead.min(PAUSE_MAX));
+            if !medium::progress::advance(0) {
+                return false;
+            }
         }
     }
 }
@@ -194,7 +205,9 @@ impl Store {
             PassEnd::Done => None,
             PassEnd::Stopped(stop) => Some(stop),
         };
-        backend.compact()?;
+        if !matches!(report.unfinished, Some(CompactStop::Interrupted)) {
+            backend.compact()?;
+        }
         report.disk_bytes_after = self.disk_bytes()?;
         report.used_bytes_after = backend.stat().used_bytes;
         Ok(report)
@@ -221,6 +234,7 @@ impl Store {
             moves_per_second: options.moves_per_second,
         };
         let mut tries = BTreeMap::<u64, u32>::new();
+        let mut obstacle = None;
         for _ in 0..PASSES_MAX {
             let excluded: BTreeSet<u64> = tries
                 .iter()
@@ -236,6 +250,9 @@ impl Store {
             if !has_slabs && (own_slabs == 0 || !has_moved) {
                 return Ok(ended);
             }
+            if matches!(ended, PassEnd::Stopped(CompactStop::Interrupted)) {
+                return Ok(ended);
+            }
             // Old records are freed when no reader is left that can see them.
             self.inner.find_space();
             let rest = evacuation.rest();
@@ -246,14 +263,16 @@ impl Store {
             for slab in rest.slabs {
                 *tries.entry(slab).or_default() += 1;
             }
-            match ended {
+            obstacle = match ended {
                 // The records that were moved before have made room meanwhile.
-                PassEnd::Stopped(CompactStop::Refused(error)) if error.is_full() && has_moved => {}
+                PassEnd::Stopped(CompactStop::Refused(error)) if error.is_full() && has_moved => {
+                    Some(CompactStop::Refused(error))
+                }
                 PassEnd::Stopped(stop) => return Ok(PassEnd::Stopped(stop)),
-                PassEnd::Done => {}
-            }
+                PassEnd::Done => None,
+            };
         }
-        Ok(PassEnd::Done)
+        Ok(PassEnd::Stopped(obstacle.unwrap_or(CompactStop::Passes)))
     }
 
     /// Moves the records of all trees out of the slabs that are to be emptied, of which the pool has
@@ -274,6 +293,9 @@ impl Store {
             let has_own_allocator = kind.engine.is_buffered();
             if !has_slabs && !has_own_allocator {
                 continue;
+            }
+            if !medium::progress::advance(0) {
+                return Ok(PassEnd::Stopped(CompactStop::Interrupted));
             }
             let name = info.name;
             // Its handle is dropped when its records are moved.
@@ -314,14 +336,15 @@ impl Store {
     ) -> Result<PassEnd> {
         let backend = self.inner.backend()?;
         let before = report.records_moved;
+        let moves_before = report.moves();
         let mut reported = 0;
         let mut count = MoveCount::default();
         let moved = tree.evacuate(Evacuate::Sparse, &mut count, &mut |count| {
             backend.keep_up(count.lsn)?;
-            pace.keep(before + count.moved);
+            let goes_on = pace.keep(moves_before + count.moved + count.nodes_moved);
             let new = count.moved - reported;
             reported = count.moved;
-            Ok(medium::progress::advance(new))
+            Ok(goes_on && medium::progress::advance(new))
         });
         report.records_moved = before + count.moved;
         report.nodes_moved += count.nodes_moved;

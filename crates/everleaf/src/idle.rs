@@ -11,11 +11,14 @@ use crate::{CompactOptions, Store};
 /// The most records a second that are moved.
 const MOVES_PER_SECOND: u64 = 100_000;
 
+/// A store is compacted up to this number of times without a write between them. A second time,
+/// because threads may have written during the first.
+const TIMES_MAX: u32 = 2;
+
 /// Figures that change while threads write to a store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct WriteFigures {
     slab_changes: u64,
-    allocations: u64,
     /// First changes of nodes within epochs, of trees that are durable by epochs and are open.
     logged_in_epochs: u64,
 }
@@ -25,8 +28,8 @@ struct WriteFigures {
 struct IdleState {
     /// The figures at the end of the last turn.
     seen: Option<WriteFigures>,
-    /// Whether the store has not been written to since it was compacted.
-    is_compacted: bool,
+    /// How often the store is to be compacted before somebody writes to it again.
+    times_left: u32,
 }
 
 /// Compacts the store whenever nobody has written to it for `pause`, if somebody has before. This is
@@ -51,20 +54,22 @@ pub(crate) fn compact_when_idle(store: &Store, pause: Duration) -> Result<()> {
 impl IdleState {
     fn attempt(&mut self, store: &Store, end: &DutyEnd) -> Result<()> {
         let before = WriteFigures::of(store)?;
-        if self.seen != Some(before) {
-            self.seen = Some(before);
-            self.is_compacted = false;
+        let Some(seen) = self.seen.replace(before) else {
+            return Ok(());
+        };
+        if seen != before {
+            self.times_left = TIMES_MAX;
             return Ok(());
         }
-        if self.is_compacted {
+        if self.times_left == 0 {
             return Ok(());
         }
+        // After an obstacle or an error, too, it waits for the next write in the end.
+        self.times_left -= 1;
         let options = CompactOptions::new().moves_per_second(MOVES_PER_SECOND);
         let end = end.clone();
         let goes_on = move |_| !end.is_asked_for();
         let compacted = medium::progress::watched(goes_on, || store.compact_with(options));
-        // After an obstacle or an error, too, it waits for the next write.
-        self.is_compacted = true;
         self.seen = Some(WriteFigures::of(store)?);
         compacted.map(drop)
     }
@@ -72,7 +77,7 @@ impl IdleState {
 
 impl WriteFigures {
     fn of(store: &Store) -> Result<Self> {
-        let pool = store.inner.backend()?.stat();
+        let slab_changes = store.inner.backend()?.slab_changes();
         let mut logged_in_epochs = 0;
         for tree in store.inner.trees()?.values() {
             if let Some(epochs) = tree.index().epochs() {
@@ -81,8 +86,7 @@ impl WriteFigures {
             }
         }
         Ok(Self {
-            slab_changes: pool.slab_changes,
-            allocations: pool.allocations,
+            slab_changes,
             logged_in_epochs,
         })
     }

@@ -25,27 +25,32 @@ pub(crate) type DutyTurn = Box<dyn FnMut(&DutyEnd) + Send>;
 struct RepeatedTurn {
     pause: Duration,
     end: DutyEnd,
-    /// `None` once the work has ended, so that it holds nothing of the store any more.
+    /// `None` during a turn, and once the work has ended, so that it holds nothing of the store any
+    /// more.
     turn: Mutex<Option<DutyTurn>>,
 }
 
 impl RepeatedTurn {
-    fn forget_work(&self) {
+    fn put(&self, work: Option<DutyTurn>) -> Option<DutyTurn> {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        *turn = None;
+        std::mem::replace(&mut *turn, work)
     }
 }
 
 impl Duty for RepeatedTurn {
     fn turn(&self) -> NextTurn {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turn.as_mut()
-            && !self.end.is_asked_for()
-        {
-            turn(&self.end);
-            return NextTurn::after(self.pause);
+        // The lock is not held during the turn: the store may be closed within it.
+        let Some(mut work) = self.put(None) else {
+            return NextTurn::Never;
+        };
+        if !self.end.is_asked_for() {
+            work(&self.end);
         }
-        NextTurn::WhenAsked
+        if self.end.is_asked_for() {
+            return NextTurn::Never;
+        }
+        drop(self.put(Some(work)));
+        NextTurn::after(self.pause)
     }
 }
 
@@ -95,11 +100,17 @@ impl StoreDuty {
         self.users.load(Ordering::Acquire) == 1
     }
 
-    /// Ends the work, and waits for its turn to end.
+    /// Ends the work, and waits for its turn to end. Within a turn of any duty it does not wait: a
+    /// waker that is called there may drop the last handle of a user, and the turn of this work may
+    /// wait for that duty. The store is then closed at the end of this work's turn.
     pub(crate) fn end(&self) {
         self.repeated.end.0.store(true, Ordering::Release);
+        if medium::is_in_turn() {
+            self.given.ask();
+            return;
+        }
         self.given.end();
-        self.repeated.forget_work();
+        drop(self.repeated.put(None));
     }
 }
 

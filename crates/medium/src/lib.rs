@@ -75,7 +75,7 @@ pub use sim::Sim;
 pub use sync::{Pin, pin};
 pub use threads::start_thread;
 pub use word_sum::WordSum;
-pub use workers::{Duty, GivenDuty, NextTurn};
+pub use workers::{Duty, GivenDuty, NextTurn, is_in_turn};
 
 #[doc(hidden)]
 pub mod private {

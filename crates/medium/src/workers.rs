@@ -14,6 +14,7 @@
 //! The threads exist only while there are duties. In the child of a fork they begin anew
 //! ([`begin_anew`]).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,6 +49,8 @@ pub enum NextTurn {
     WhenAsked,
     /// At this moment, or earlier if it is asked for.
     At(Instant),
+    /// Never: the duty has ended.
+    Never,
 }
 
 impl NextTurn {
@@ -57,6 +60,10 @@ impl NextTurn {
             .checked_add(pause)
             .map_or(Self::WhenAsked, Self::At)
     }
+}
+
+thread_local! {
+    static IS_IN_TURN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The threads of this process.
@@ -425,10 +432,10 @@ impl Workers {
             // It has ended during its turn.
             Some(_) => {}
             None => {
-                let panicked = roster.duties.remove(&number);
+                let ended = roster.duties.remove(&number);
                 drop(roster);
                 // The duty may own what takes locks when it is dropped.
-                drop(panicked);
+                drop(ended);
                 roster = self.lock();
             }
         }
@@ -440,12 +447,24 @@ impl Workers {
     }
 }
 
-/// Runs a duty; `None` if it panicked, which was reported where it happened. It gets no turn any
-/// more.
+/// Runs a duty; `None` if it has ended, or has panicked, which was reported where it happened. It
+/// gets no turn any more.
 fn take_turn(turn: &Turn) -> Option<NextTurn> {
     // ORDER: pairs with the swap in `ask`: this turn sees what its caller did before.
     turn.is_asked.swap(false, Ordering::AcqRel);
-    catch_unwind(AssertUnwindSafe(|| turn.duty.turn())).ok()
+    let outer = IS_IN_TURN.replace(true);
+    let next = catch_unwind(AssertUnwindSafe(|| turn.duty.turn())).ok();
+    IS_IN_TURN.set(outer);
+    match next {
+        Some(NextTurn::Never) => None,
+        next => next,
+    }
+}
+
+/// Whether the calling thread is in the middle of a duty's turn. There it must not wait for another
+/// duty, which may wait for this one.
+pub fn is_in_turn() -> bool {
+    IS_IN_TURN.get()
 }
 
 #[cfg(all(test, not(loom)))]

@@ -42,9 +42,6 @@ pub struct PoolStat {
     pub allocations: u64,
     /// Those of them that hold a part of the root table.
     pub root_pages: u64,
-    /// A number that grows while threads allocate and free, at the latest with each slab that is
-    /// filled or emptied.
-    pub slab_changes: u64,
     /// Frees whose offset was no allocation. It is not 0 only in a damaged pool.
     pub frees_refused: u64,
     /// The offsets of slabs whose class word is damaged and in which trees have nodes or records.
@@ -567,12 +564,17 @@ impl<M: Medium> Pool<M> {
             high_water_bytes,
             used_bytes,
             allocations: self.shared.space.allocations(),
-            slab_changes: self.shared.space.changes(),
             root_pages: self.shared.roots.lock().pages(),
             frees_refused: self.shared.space.frees_refused(),
             classes_damaged: self.shared.space.classes_damaged(),
             marked: self.shared.space.mark_progress(),
         }
+    }
+
+    /// A number that grows while threads allocate and free, at the latest with each slab that is
+    /// filled, or that has room again. O(1).
+    pub fn slab_changes(&self) -> u64 {
+        self.shared.space.changes()
     }
 
     /// Gives the room of free space back to the file system, once the stores that made it free are

@@ -101,8 +101,8 @@ struct Unowned {
     emptied: BTreeSet<u32>,
     /// The slabs that threads have set aside, by the threads' numbers.
     set_aside: Vec<(usize, BTreeSet<u32>)>,
-    /// How often a slab was opened for allocations, was taken or freed as a part of a span, or was
-    /// found to have room again.
+    /// A count of events: a slab is opened for allocations, or has room again; slabs are taken or
+    /// freed for one long allocation.
     changes: u64,
 }
 
@@ -859,7 +859,7 @@ impl Space {
             .then(|| self.marked.load(Ordering::Relaxed))
     }
 
-    /// See [`PoolStat::slab_changes`](crate::PoolStat::slab_changes).
+    /// See [`Pool::slab_changes`](crate::Pool::slab_changes).
     pub(crate) fn changes(&self) -> u64 {
         self.unowned.lock().changes
     }

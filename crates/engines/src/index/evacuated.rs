@@ -116,14 +116,23 @@ impl dyn Index + '_ {
         count: &mut MoveCount,
         go_on: &mut dyn FnMut(&MoveCount) -> Result<bool>,
     ) -> Result<bool> {
-        let own_slabs = self.begin_evacuation(choice)?;
-        count.own_slabs += own_slabs;
-        count.own_space = self.own_space()?;
-        let is_done = self.move_evacuated(count, go_on);
-        if own_slabs > 0 {
-            self.reclaim();
-            self.end_evacuation();
+        /// Allows allocations again, also if a move panics.
+        struct EndEvacuation<'t, I: Index + ?Sized>(&'t I);
+        impl<I: Index + ?Sized> Drop for EndEvacuation<'_, I> {
+            fn drop(&mut self) {
+                self.0.end_evacuation();
+            }
         }
+
+        count.own_space = self.own_space()?;
+        let own_slabs = self.begin_evacuation(choice)?;
+        if own_slabs == 0 {
+            return self.move_evacuated(count, go_on);
+        }
+        let _end = EndEvacuation(self);
+        count.own_slabs += own_slabs;
+        let is_done = self.move_evacuated(count, go_on);
+        self.reclaim();
         is_done
     }
 

@@ -662,7 +662,14 @@ impl<M: Medium> TreeSpace<'_, M> {
             return Ok(object);
         }
         let first = match self.add_run(work, class) {
-            Err(error) if error.is_full() => return self.take_larger(work, class)?.ok_or(error),
+            Err(error) if error.is_full() => {
+                // In a full pool every object counts, also one in a run that is to be emptied.
+                work.shard.own.parked[class] = Parked::None;
+                if let Some(object) = self.take(work, class)? {
+                    return Ok(object);
+                }
+                return self.take_larger(work, class)?.ok_or(error);
+            }
             first => first?,
         };
         if is_shared(class) {

@@ -80,7 +80,13 @@ impl<M: Medium> Core<M> {
             return Ok(0);
         }
         let guard = self.pool.peek();
-        let runs = self.space(&guard).park_sparse_runs(&mut shards, choice)?;
+        let parked = self.space(&guard).park_sparse_runs(&mut shards, choice);
+        if parked.is_err() {
+            for shard in &mut shards {
+                shard.own.parked.fill(Parked::None);
+            }
+        }
+        let runs = parked?;
         drop(shards);
         let count = runs.len() as u64;
         *self.evacuated.lock() = Arc::new(runs);

@@ -61,9 +61,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             return Ok(Moved::Stays);
         }
 
-        let count = left.slots().count() + leaf.slots().count();
-        let is_merged = count * MERGED_DENOMINATOR <= self.capacity * MERGED_NUMERATOR
-            && self.absorb(guard, left, leaf)?;
+        let moved = leaf.slots().count();
+        let count = left.slots().count() + moved;
+        let has_room = count * MERGED_DENOMINATOR <= self.capacity * MERGED_NUMERATOR;
+        let is_merged = (has_room || moved == 0) && self.absorb(guard, left, leaf)?;
         let separator = if is_merged {
             guard.interleave(&self.inner);
             let removed = self.inner.structure().remove(bound_key);

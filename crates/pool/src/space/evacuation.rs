@@ -79,8 +79,9 @@ impl Space {
             let chosen: BTreeSet<u32> = slabs.iter().copied().collect();
             for listed in &mut unowned.partial {
                 listed.retain(|slab| !chosen.contains(slab));
-                // The last one is taken first. Copies go to the fullest slabs.
-                listed.sort_by_key(|slab| self.slabs.get(*slab).used.load(Ordering::SeqCst));
+                // The last one is taken first. Copies go to the fullest slabs. Other threads free
+                // slots meanwhile, so each slab is asked once.
+                listed.sort_by_cached_key(|slab| self.slabs.get(*slab).used.load(Ordering::SeqCst));
             }
         }
         if !slabs.is_empty() {

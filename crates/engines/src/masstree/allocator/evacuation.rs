@@ -76,8 +76,10 @@ impl<M: Medium> TreeSpace<'_, M> {
             *free.entry(run_of(object)).or_default() += 1;
         }
         let mut runs = Vec::new();
+        let class_of_inner_nodes = class_of(interior_bytes());
         for (run, class) in self.runs()? {
-            if class >= BORDER || !is_shared(class) || carving.contains(&run) {
+            let holds_nodes = class >= BORDER || class == class_of_inner_nodes;
+            if holds_nodes || !is_shared(class) || carving.contains(&run) {
                 continue;
             }
             let objects = run_bytes(class) / u64::from(SIZES[class]);

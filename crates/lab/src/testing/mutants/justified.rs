@@ -147,6 +147,7 @@ const NOT_IN_ROOTS: &str = "this is planted where a tree is made, and that is in
                             tree in use gets a segment the fence between is needed, and two threads show it";
 const BOTH_BEFORE: &str =
     "both persists come before the publish that needs them, and neither needs the other";
+const NO_COPY_YET: &str = "nothing leads to the copy before a publish that comes after both";
 const INVALID: &str = "a slot array may be called invalid at any time before it changes: the bitmap lists the same entries, \
                        and the redo log writes it together with a slot array that is as it was";
 
@@ -164,7 +165,7 @@ pub(super) const SHARED: &[Justified] = &[
     justified(
         "engines/src/kit/relocate.rs relocate fence 1",
         &[Swapped],
-        "nothing leads to the copy before a publish that comes after both",
+        NO_COPY_YET,
     ),
     justified(
         "medium/src/cell.rs Line::recover flush 1",
@@ -345,6 +346,11 @@ const PAGED: &[Justified] = &[
     )
     .after("pool/src/pool.rs"),
     justified(
+        "engines/src/kit/paged/scan.rs Paged::copy_leaf left_to_caller 1",
+        &[Wait],
+        SEEN_ALONE,
+    ),
+    justified(
         "engines/src/kit/paged/insert.rs Paged::store fence 1",
         &[Swapped],
         BOTH_BEFORE,
@@ -517,7 +523,7 @@ const RNTREE: &[Justified] = &[
         BOTH_BEFORE,
     ),
     justified(
-        "engines/src/rntree/split.rs RnTree::build_one init 1",
+        "engines/src/rntree/split.rs RnTree::build_behind init 1",
         &[DoneFirst],
         NO_PUBLISH,
     ),
@@ -525,6 +531,16 @@ const RNTREE: &[Justified] = &[
         "engines/src/rntree/relocate.rs RnTree::build_copy fence 1",
         &[Swapped],
         BOTH_BEFORE,
+    ),
+    justified(
+        "engines/src/rntree/split.rs RnTree::absorb fence 1",
+        &[Swapped],
+        NO_COPY_YET,
+    ),
+    justified(
+        "engines/src/rntree/scan.rs RnTree::snapshot left_to_caller 1",
+        &[Wait],
+        SEEN_ALONE,
     ),
     justified(
         "engines/src/rntree/insert.rs RnTree::attempt fence 1",
