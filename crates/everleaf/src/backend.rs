@@ -69,7 +69,6 @@ pub(crate) trait Backend: Send + Sync {
     /// Chooses slabs that are to be emptied, except for those at these offsets.
     fn evacuate(&self, choice: Evacuate, excluded: &BTreeSet<u64>) -> Evacuation;
     fn stat(&self) -> PoolStat;
-    fn slab_changes(&self) -> u64;
     fn survives(&self) -> Survives;
     fn describe(&self) -> String;
     /// The pool's file, if the medium has one.
@@ -281,10 +280,6 @@ impl<M: Host> Backend for Pool<M> {
 
     fn evacuate(&self, choice: Evacuate, excluded: &BTreeSet<u64>) -> Evacuation {
         Pool::evacuate(self, choice, excluded)
-    }
-
-    fn slab_changes(&self) -> u64 {
-        Pool::slab_changes(self)
     }
 
     fn stat(&self) -> PoolStat {

@@ -299,6 +299,19 @@ impl OpenStore {
         }
     }
 
+    /// Notes that a write begins, for the work that the store does by itself.
+    #[inline(always)]
+    pub(crate) fn note_write(&self) {
+        if let Some(duty) = self.duty.get() {
+            duty.note_write();
+        }
+    }
+
+    /// How many writes have begun, in a store that works by itself; otherwise 0.
+    pub(crate) fn writes_begun(&self) -> u64 {
+        self.duty.get().map_or(0, StoreDuty::writes_begun)
+    }
+
     /// Whether trees may be made, renamed and dropped: not while a batch is unfinished, since the
     /// next open writes its rest to the trees that it names.
     pub(crate) fn expect_trees_may_change(&self) -> Result<()> {

@@ -315,13 +315,12 @@ impl Options {
     }
 
     /// Compacts the store ([`Store::compact`]) by itself, in the background, when nobody has written
-    /// to it for this time, at least 10 ms. It moves at most 100,000 records and nodes a second. After
-    /// two compactions it waits until somebody has written again. An obstacle or an error ends an
-    /// attempt, and is no error of the store. Default: not at all.
+    /// to it for this time, at least 10 ms. It moves at most 100,000 records and nodes a second. It does
+    /// so once, until somebody has written again. An obstacle or an error ends the attempt, and is no
+    /// error of the store. Default: not at all.
     ///
     /// A compaction opens all trees, which stay open. While it moves the records of a tree, the tree
-    /// cannot be dropped or renamed ([`ErrorKind::InUse`]). Slow writes are not noticed before they
-    /// have filled or emptied a slab of 64 KiB; a compaction then runs beside them. A store that is
+    /// cannot be dropped or renamed ([`ErrorKind::InUse`]). A store that is
     /// closed or dropped ends a compaction that is under way, and waits for that: for some moves, for
     /// the open of a tree, or for the room of free slabs to be given back, if that has begun.
     pub fn compact_when_idle(mut self, pause: Duration) -> Self {

@@ -1,6 +1,6 @@
 //! Work that an open store does by itself, in the background, and the users of the store.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,7 @@ pub(crate) struct StoreDuty {
     given: GivenDuty,
     repeated: Arc<RepeatedTurn>,
     users: AtomicUsize,
+    writes: AtomicU64,
 }
 
 impl StoreDuty {
@@ -83,7 +84,18 @@ impl StoreDuty {
             given,
             repeated,
             users: AtomicUsize::new(1),
+            writes: AtomicU64::new(0),
         })
+    }
+
+    /// Counts a write to the store that begins.
+    pub(crate) fn note_write(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many writes have begun.
+    pub(crate) fn writes_begun(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn add_user(&self) {

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -278,4 +279,60 @@ fn a_store_that_compacts_itself_is_closed_by_its_last_user() {
     }
     let store = options.open(&path).unwrap();
     assert_eq!(store.check().unwrap(), []);
+}
+
+/// Entries of the pool that is nearly full.
+const KEYS: u32 = 6000;
+
+/// A pool that is nearly full: what threads overwrite meanwhile finds room again, although the runs
+/// of `masstree` that are to be emptied take no new records.
+#[test]
+fn overwrites_find_room_during_a_slow_compaction() {
+    let folder = folder();
+    for engine in MOVING {
+        let path = folder.path().join(engine.name);
+        let options = Options::new()
+            .medium(MediumChoice::Dax)
+            .limit_bytes(4 << 20)
+            .epoch(Duration::from_millis(5));
+        let store = options.open(&path).unwrap();
+        let kind = TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        };
+        let tree = store.tree_with("tree", kind).unwrap();
+        for number in 0..KEYS {
+            tree.put(key(number), value(number)).unwrap();
+        }
+        for number in (0..KEYS).filter(|number| number % 3 != 0) {
+            assert!(tree.remove(key(number)).unwrap());
+        }
+        store.sync().unwrap();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let goes_on = {
+                let has_ended = Arc::clone(&has_ended);
+                move |_| !has_ended.load(Ordering::Relaxed)
+            };
+            let slow = CompactOptions::new().moves_per_second(200);
+            let store = &store;
+            let mover = scope
+                .spawn(move || medium::progress::watched(goes_on, || store.compact_with(slow)));
+            for round in 0..20 {
+                for number in (0..KEYS).step_by(3) {
+                    let new = value(number.wrapping_add(round));
+                    tree.put(key(number), new).unwrap();
+                }
+            }
+            has_ended.store(true, Ordering::Relaxed);
+            mover.join().unwrap().unwrap();
+        });
+        for number in (0..KEYS).step_by(3) {
+            let found = tree.get(key(number)).unwrap().unwrap();
+            assert_eq!(found.to_vec(), value(number.wrapping_add(19)));
+        }
+        assert_eq!(store.check().unwrap(), []);
+        drop(tree);
+        store.close().unwrap();
+    }
 }

@@ -591,37 +591,43 @@ impl Wake for OwningTask {
     fn wake(self: Arc<Self>) {}
 }
 
-/// The thread that wakes a task may be the last to own it, and with it the store.
+/// The thread that wakes a task may be the last to own it, and with it the store, also one that
+/// compacts itself.
 #[test]
 fn a_waker_may_drop_the_last_handle_of_a_store() {
     let _shared = beside_others();
-    let folder = folder();
-    let path = folder.path().join("a.pool");
-    let mut pending = 0;
-    for round in 0..200 {
-        let store = options().open(&path).unwrap();
-        let tree = store.tree("t").unwrap();
-        let write = tree.pending().put(key(round), "value").unwrap();
-        let task = Arc::new(OwningTask(Mutex::new(Some(write))));
-        pending += u32::from(task.poll());
-        drop(task);
-        drop(tree);
-        drop(store);
-        // The store is closed in the background now, if the write was pending.
-        let start = Instant::now();
-        let store = loop {
-            match options().open(&path) {
-                Ok(store) => break store,
-                Err(error) => assert!(matches!(error.kind(), ErrorKind::Locked { .. }), "{error}"),
-            }
-            assert!(start.elapsed() < PATIENCE, "the store is never closed");
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        assert!(!store.recovery().after_crash);
-        assert_eq!(store.tree("t").unwrap().len().unwrap(), round + 1);
-        store.close().unwrap();
+    let own_work = options().compact_when_idle(Duration::ZERO);
+    for options in [options(), own_work] {
+        let folder = folder();
+        let path = folder.path().join("a.pool");
+        let mut pending = 0;
+        for round in 0..200 {
+            let store = options.open(&path).unwrap();
+            let tree = store.tree("t").unwrap();
+            let write = tree.pending().put(key(round), "value").unwrap();
+            let task = Arc::new(OwningTask(Mutex::new(Some(write))));
+            pending += u32::from(task.poll());
+            drop(task);
+            drop(tree);
+            drop(store);
+            // The store is closed in the background now, if the write was pending.
+            let start = Instant::now();
+            let store = loop {
+                match options.open(&path) {
+                    Ok(store) => break store,
+                    Err(error) => {
+                        assert!(matches!(error.kind(), ErrorKind::Locked { .. }), "{error}");
+                    }
+                }
+                assert!(start.elapsed() < PATIENCE, "the store is never closed");
+                std::thread::sleep(Duration::from_millis(1));
+            };
+            assert!(!store.recovery().after_crash);
+            assert_eq!(store.tree("t").unwrap().len().unwrap(), round + 1);
+            store.close().unwrap();
+        }
+        assert!(pending > 0, "every write was durable at once");
     }
-    assert!(pending > 0, "every write was durable at once");
 }
 
 #[test]

@@ -571,12 +571,6 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// A number that grows while threads allocate and free, at the latest with each slab that is
-    /// filled, or that has room again. O(1).
-    pub fn slab_changes(&self) -> u64 {
-        self.shared.space.changes()
-    }
-
     /// Gives the room of free space back to the file system, once the stores that made it free are
     /// durable. O(free slabs).
     pub fn release(&self) {

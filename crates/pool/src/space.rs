@@ -101,9 +101,6 @@ struct Unowned {
     emptied: BTreeSet<u32>,
     /// The slabs that threads have set aside, by the threads' numbers.
     set_aside: Vec<(usize, BTreeSet<u32>)>,
-    /// A count of events: a slab is opened for allocations, or has room again; slabs are taken or
-    /// freed for one long allocation.
-    changes: u64,
 }
 
 /// The allocator of a pool.
@@ -163,7 +160,6 @@ impl Space {
             partial,
             emptied,
             set_aside,
-            changes: 0,
         };
         let space = Self {
             slabs: Arena::new(capacity)?,
@@ -571,7 +567,6 @@ impl Space {
             return;
         }
         let mut unowned = self.unowned.lock();
-        unowned.changes += 1;
         if known.class.load(Ordering::SeqCst) != class.index() as u64 + 1 {
             return;
         }
@@ -593,7 +588,6 @@ impl Space {
     fn open_slab<M: Medium>(&self, guard: &MediumGuard<'_, M>, class: Class) -> Result<u32> {
         guard.interleave(&self.unowned);
         let mut unowned = self.unowned.lock();
-        unowned.changes += 1;
         while let Some(slab) = unowned.partial[class.index()].pop() {
             let known = self.slabs.get(slab);
             // A slab that was given back meanwhile, or given to another class, left a stale entry.
@@ -768,7 +762,6 @@ impl Space {
 
     fn take_span<M: Medium>(&self, guard: &MediumGuard<'_, M>, count: u32) -> Result<u32> {
         let mut unowned = self.unowned.lock();
-        unowned.changes += 1;
         let first = self.take_slabs(guard, &mut unowned, count)?;
         self.claim_span(first, count);
         Ok(first)
@@ -819,7 +812,6 @@ impl Space {
         {
             return None;
         }
-        unowned.changes += 1;
         for slab in first..first + slabs as u32 {
             let known = self.slabs.get(slab);
             known.class.store(0, Ordering::Relaxed);
@@ -857,11 +849,6 @@ impl Space {
     pub(crate) fn mark_progress(&self) -> Option<u64> {
         self.needs_mark()
             .then(|| self.marked.load(Ordering::Relaxed))
-    }
-
-    /// See [`Pool::slab_changes`](crate::Pool::slab_changes).
-    pub(crate) fn changes(&self) -> u64 {
-        self.unowned.lock().changes
     }
 
     /// How many allocations are in use, for tests of leaks.

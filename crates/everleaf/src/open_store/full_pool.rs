@@ -18,6 +18,7 @@ impl OpenStore {
     pub(crate) fn ordered<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         // The attempt checks that this is the process of the store.
         self.expect_not_only_read()?;
+        self.note_write();
         retry(attempt, || self.find_space())
     }
 
