@@ -49,11 +49,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 sorted = into.len();
             }
         }
-        if C::TIES && guard.verifies() {
-            Self::expect_compared_keys(guard, into, sorted)?;
-        }
-        let compare =
-            |one: &EntryWords, other: &EntryWords| Self::compare_entries(guard, *one, *other);
+        let compare = |one: &EntryWords, other: &EntryWords| {
+            if C::TIES && one[0] == other[0] {
+                // The keys in the records decide the order in which the scan returns them.
+                C::expect_key(guard, *one)?;
+                C::expect_key(guard, *other)?;
+            }
+            Self::compare_entries(guard, *one, *other)
+        };
         if runs::sort(into, sorted, compare)? {
             // The key was removed and inserted again while its leaf was read: the later entry
             // counts.
@@ -67,37 +70,6 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 }
             }
             into.truncate(kept);
-        }
-        Ok(())
-    }
-
-    /// Refuses entries that are about to be sorted, if a record fails its check whose key decides
-    /// their order. The first `sorted` entries are in order.
-    fn expect_compared_keys(
-        guard: &Guard<'_, M>,
-        entries: &[EntryWords],
-        sorted: usize,
-    ) -> Result<()> {
-        let (early, late) = entries.split_at(sorted);
-        // Early entries are in order already: only late ones are compared, with all others.
-        let mut word = None;
-        let mut ties = false;
-        for entry in early {
-            if word != Some(entry[0]) {
-                word = Some(entry[0]);
-                ties = late.iter().any(|other| other[0] == entry[0]);
-            }
-            if ties {
-                C::expect_key(guard, *entry)?;
-            }
-        }
-        for (position, entry) in late.iter().enumerate() {
-            let before = &late[..position];
-            let behind = &late[position + 1..];
-            let mut others = early.iter().chain(before).chain(behind);
-            if others.any(|other| other[0] == entry[0]) {
-                C::expect_key(guard, *entry)?;
-            }
         }
         Ok(())
     }

@@ -259,55 +259,30 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         guard: &Guard<'_, M>,
         way: &Way<C::Key<'_>>,
     ) -> Result<()> {
-        if !Self::checks_way(guard, way) {
-            return Ok(());
-        }
-        self.read(guard, || {
-            let Some((at, ..)) = self.descend_checked(guard, way)? else {
-                return Ok(None);
-            };
-            Ok(self.is_still(at).then_some(()))
-        })
-    }
-
-    /// Whether the records that a descent compares with a key are to be checked.
-    fn checks_way(guard: &Guard<'_, M>, way: &Way<C::Key<'_>>) -> bool {
-        C::TIES && guard.verifies() && matches!(way, Way::Key(..))
-    }
-
-    /// Does the same as [`CawbTree::descend`] to a leaf. In a pool that verifies reads, it refuses a
-    /// way on which a record fails its check that was compared with the key.
-    #[inline(always)]
-    pub(super) fn descend_checked(
-        &self,
-        guard: &Guard<'_, M>,
-        way: &Way<C::Key<'_>>,
-    ) -> Result<Option<Reached>> {
-        if !Self::checks_way(guard, way) {
-            return self.descend(guard, way, false);
-        }
-        self.descend_with(guard, way, false, |node| {
-            self.expect_compared_keys(guard, way, node)
-        })
-    }
-
-    /// Refuses a node with a record that is compared with a key and fails its check.
-    fn expect_compared_keys(
-        &self,
-        guard: &Guard<'_, M>,
-        way: &Way<C::Key<'_>>,
-        node: &LoadedNode,
-    ) -> Result<()> {
         let Way::Key(key, _) = *way else {
             return Ok(());
         };
-        for index in 0..node.count() {
-            let entry = self.ids.entry(node.id(index));
-            if entry[0] == C::word(key) {
-                C::expect_key(guard, entry)?;
-            }
+        if !C::TIES || !guard.verifies() {
+            return Ok(());
         }
-        Ok(())
+        let expect_keys = |node: &LoadedNode| {
+            for index in 0..node.count() {
+                let entry = self.ids.entry(node.id(index));
+                if entry[0] == C::word(key) {
+                    C::expect_key(guard, entry)?;
+                }
+            }
+            Ok(())
+        };
+        self.read(guard, || {
+            let Some((at, ..)) = self.descend_with(guard, way, false, expect_keys)? else {
+                return Ok(None);
+            };
+            if !self.is_still(at) {
+                return Ok(None);
+            }
+            Ok(Some(()))
+        })
     }
 
     /// The entry of a key, and the LSN at which it is durable.

@@ -25,7 +25,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         direction: Direction,
         copy: &mut LeafCopy,
     ) -> Result<Option<(Option<EntryWords>, Lsn)>> {
-        let Some((mut at, mut node, _, is_first)) = self.descend_checked(guard, way)? else {
+        let Some((mut at, mut node, _, is_first)) = self.descend(guard, way, false)? else {
             return Ok(None);
         };
         copy.offset = at.offset;
@@ -84,6 +84,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
         let way = goal.way::<C>();
         let (end, lsn) = self.read(guard, || self.gather(guard, &way, direction, copy))?;
         let lsn = guard.left_to_caller(lsn);
+        self.expect_keys_on_way(guard, &way)?;
         if let Some(end) = end {
             // The scan goes on from this key.
             C::expect_key(guard, end)?;
