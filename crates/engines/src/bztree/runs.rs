@@ -11,14 +11,24 @@ use crate::Result;
 /// The entries of a leaf, or of two.
 pub(super) type EntryRun<T> = SmallVec<[T; 64]>;
 
+/// What a sort has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sorted {
+    /// Whether entries compared equal.
+    pub(super) has_equal: bool,
+    /// The positions of the entries that were not in order before, one bit each: a leaf has fewer
+    /// than 64 entries.
+    pub(super) late: u64,
+}
+
 /// Sorts `run`, whose first `sorted` entries are in order; the others are few. Entries that compare
-/// equal keep their order. Returns whether there are any.
+/// equal keep their order.
 #[inline(always)]
 pub(super) fn sort<T: Copy>(
     run: &mut [T],
     sorted: usize,
     compare: impl Fn(&T, &T) -> Result<Compare>,
-) -> Result<bool> {
+) -> Result<Sorted> {
     let has_equal = Cell::new(false);
     let goes_before = |one: &T, other: &T| -> Result<bool> {
         let found = compare(one, other)?;
@@ -40,16 +50,23 @@ pub(super) fn sort<T: Copy>(
     // without a branch: no processor predicts which entry comes next.
     let mut early = sorted;
     let mut left = late.len();
+    let mut late_positions = 0_u64;
     while early > 0 && left > 0 {
         let one = late[left - 1];
         let other = run[early - 1];
         let is_early = goes_before(&one, &other)?;
-        run[early + left - 1] = if is_early { other } else { one };
+        let position = early + left - 1;
+        run[position] = if is_early { other } else { one };
+        late_positions |= u64::from(!is_early) << position;
         early -= usize::from(is_early);
         left -= usize::from(!is_early);
     }
     run[..left].copy_from_slice(&late[..left]);
-    Ok(has_equal.get())
+    late_positions |= (1 << left) - 1;
+    Ok(Sorted {
+        has_equal: has_equal.get(),
+        late: late_positions,
+    })
 }
 
 #[cfg(test)]

@@ -5,11 +5,15 @@ fn runs_are_merged_and_equals_are_noticed() {
     let compare = |one: &(u32, u32), other: &(u32, u32)| Ok(one.0.cmp(&other.0));
     let sorted_at = |keys: &[u32], sorted: usize| {
         let mut run: Vec<_> = (0..).zip(keys).map(|(place, key)| (*key, place)).collect();
-        let equal = sort(&mut run, sorted, compare).unwrap();
+        let found = sort(&mut run, sorted, compare).unwrap();
         let mut expected: Vec<_> = (0..).zip(keys).map(|(place, key)| (*key, place)).collect();
         expected.sort_by_key(|entry| entry.0);
         assert_eq!(run, expected, "{keys:?}, {sorted} sorted");
-        equal
+        let is_late = |entry: &(u32, u32)| entry.1 as usize >= sorted;
+        let late = (0..).zip(&run).filter(|(_, entry)| is_late(entry));
+        let late = late.fold(0, |bits, (position, _)| bits | 1 << position);
+        assert_eq!(found.late, late, "{keys:?}, {sorted} sorted");
+        found.has_equal
     };
     assert!(!sorted_at(&[], 0));
     assert!(!sorted_at(&[5, 3, 1, 4], 0));
