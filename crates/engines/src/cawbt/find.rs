@@ -56,6 +56,15 @@ pub(super) struct At {
 /// is the first one on its level.
 pub(super) type Reached = (At, LoadedNode, Option<EntryWords>, bool);
 
+/// The keys next to the way of a descent.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Around {
+    /// The greatest one that it left behind.
+    below: Option<EntryWords>,
+    /// The smallest one that it stayed below.
+    above: Option<EntryWords>,
+}
+
 fn too_deep(offset: u64) -> Error {
     Error::corrupt(offset, "a tree with more levels than any tree has")
 }
@@ -215,17 +224,38 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         way: &Way<C::Key<'_>>,
         stops: bool,
     ) -> Result<Option<Reached>> {
-        self.descend_with(guard, way, stops, |_| Ok(()))
+        self.descend_with(guard, way, stops, |_, _| {})
     }
 
-    /// Does the same as [`CawbTree::descend`], and calls `visit` with each node.
+    /// Goes down to a leaf, and notes the keys next to the way: see [`CawbTree::expect_around`].
+    #[inline(always)]
+    pub(super) fn descend_noting(
+        &self,
+        guard: &Guard<'_, M>,
+        way: &Way<C::Key<'_>>,
+        around: &mut Around,
+    ) -> Result<Option<Reached>> {
+        *around = Around::default();
+        self.descend_with(guard, way, false, |node, position| {
+            // Keys in lower nodes are closer.
+            if position > 0 {
+                around.below = Some(self.ids.entry(node.id(position - 1)));
+            }
+            if position < node.count() {
+                around.above = Some(self.ids.entry(node.id(position)));
+            }
+        })
+    }
+
+    /// Does the same as [`CawbTree::descend`], and calls `note` with each node, and how many of its
+    /// keys the way leaves behind.
     #[inline(always)]
     fn descend_with(
         &self,
         guard: &Guard<'_, M>,
         way: &Way<C::Key<'_>>,
         stops: bool,
-        visit: impl Fn(&LoadedNode) -> Result<()>,
+        mut note: impl FnMut(&LoadedNode, usize),
     ) -> Result<Option<Reached>> {
         let Some(mut at) = self.at_root() else {
             return Ok(None);
@@ -233,12 +263,12 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         let mut is_first = true;
         for _ in 0..=LEVELS_MAX {
             let node = LoadedNode::load(guard, at.offset)?;
-            visit(&node)?;
             if !node.is_leaf() {
                 (0..IDS_MAX)
                     .for_each(|position| Self::prefetch_node(guard, node.pointer(position)));
             }
             let (position, found) = self.rank_way(guard, &node, way)?;
+            note(&node, position);
             if node.is_leaf() || stops && found.is_some() {
                 return Ok(Some((at, node, found, is_first)));
             }
@@ -251,13 +281,18 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         Err(too_deep(at.offset))
     }
 
-    /// In a pool that verifies reads: refuses a descent that relied on the key of a damaged record.
-    /// A read that concludes from the descent that a key is absent, or where a range begins, calls
-    /// this afterwards.
-    pub(super) fn expect_keys_on_way(
+    /// In a pool that verifies reads: refuses a descent whose result rests on the key of a damaged
+    /// record. A read that concludes from the descent that a key is absent, or where a range
+    /// begins, calls this afterwards.
+    ///
+    /// Nodes have checks, and their keys were in order when they were written. So the way is right
+    /// if its key lies between the two keys next to it. A wrong key farther away may have decided
+    /// some comparisons, but not the result.
+    pub(super) fn expect_around(
         &self,
         guard: &Guard<'_, M>,
         way: &Way<C::Key<'_>>,
+        around: Around,
     ) -> Result<()> {
         let Way::Key(key, _) = *way else {
             return Ok(());
@@ -265,24 +300,29 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
         if !C::TIES || !guard.verifies() {
             return Ok(());
         }
-        let expect_keys = |node: &LoadedNode| {
-            for index in 0..node.count() {
-                let entry = self.ids.entry(node.id(index));
-                if entry[0] == C::word(key) {
-                    C::expect_key(guard, entry)?;
-                }
+        // Where first words differ they decide. The open took them from the records.
+        let has_wrong_words = self.damaged_key.load(AtomicOrdering::Relaxed) != 0;
+        for entry in [around.below, around.above].into_iter().flatten() {
+            if has_wrong_words || entry[0] == C::word(key) {
+                C::expect_key(guard, entry)?;
             }
-            Ok(())
-        };
+        }
+        Ok(())
+    }
+
+    /// Does [`CawbTree::expect_around`] for a key that was not found.
+    fn expect_keys_on_way(&self, guard: &Guard<'_, M>, way: &Way<C::Key<'_>>) -> Result<()> {
+        if !C::TIES || !guard.verifies() {
+            return Ok(());
+        }
+        let mut around = Around::default();
         self.read(guard, || {
-            let Some((at, ..)) = self.descend_with(guard, way, false, expect_keys)? else {
+            let Some((at, ..)) = self.descend_noting(guard, way, &mut around)? else {
                 return Ok(None);
             };
-            if !self.is_still(at) {
-                return Ok(None);
-            }
-            Ok(Some(()))
-        })
+            Ok(self.is_still(at).then_some(()))
+        })?;
+        self.expect_around(guard, way, around)
     }
 
     /// The entry of a key, and the LSN at which it is durable.

@@ -2,6 +2,7 @@
 //! leaf at a time.
 
 use super::CawbTree;
+use super::find::Around;
 use super::layout::{LEAF_ENTRIES, LoadedNode};
 use crate::index::Moved;
 use crate::kit::prelude::*;
@@ -17,15 +18,17 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
 
     /// Reads from a leaf on, until there are enough entries, or the direction is backward. Returns
     /// the entry at which the scan goes on (that of the first key of the next leaf, or of the
-    /// leaf's own first key), and the LSN at which everything that was read is durable.
+    /// leaf's own first key), and the LSN at which everything that was read is durable. Notes the
+    /// keys next to the way to the first leaf.
     fn gather(
         &self,
         guard: &Guard<'_, M>,
         way: &Way<C::Key<'_>>,
         direction: Direction,
+        around: &mut Around,
         copy: &mut LeafCopy,
     ) -> Result<Option<(Option<EntryWords>, Lsn)>> {
-        let Some((mut at, mut node, _, is_first)) = self.descend(guard, way, false)? else {
+        let Some((mut at, mut node, _, is_first)) = self.descend_noting(guard, way, around)? else {
             return Ok(None);
         };
         copy.offset = at.offset;
@@ -82,9 +85,12 @@ impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
         copy: &mut LeafCopy,
     ) -> Result<Lsn> {
         let way = goal.way::<C>();
-        let (end, lsn) = self.read(guard, || self.gather(guard, &way, direction, copy))?;
+        let mut around = Around::default();
+        let (end, lsn) = self.read(guard, || {
+            self.gather(guard, &way, direction, &mut around, copy)
+        })?;
         let lsn = guard.left_to_caller(lsn);
-        self.expect_keys_on_way(guard, &way)?;
+        self.expect_around(guard, &way, around)?;
         if let Some(end) = end {
             // The scan goes on from this key.
             C::expect_key(guard, end)?;
