@@ -436,6 +436,22 @@ fn a_damaged_head_of_a_leaf_is_noticed_and_costs_no_entry() {
     assert_eq!(entries, 5);
 }
 
+/// A page that is lost leaves zeros.
+#[test]
+fn a_leaf_of_zeros_is_an_error_for_reads_of_one_key_and_of_many() {
+    for design in [SLOT_BITMAP, BITMAP_ONLY, SLOT_ONLY] {
+        let pool = open(&ram(), false);
+        let tree = tree(&pool, CodecKind::Record, design, 4);
+        (0..3).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
+        let (_, leaf) = anchor_and_root(&pool);
+        (0..=LINK).for_each(|word| store(&pool, leaf, word, 0));
+        assert!(tree.get(&key(1)).unwrap_err().is_corrupt(), "{design}");
+        let many = [key(0), key(1)];
+        let found = tree.get_many(&[&many[0], &many[1]]);
+        assert!(found.is_err_and(|error| error.is_corrupt()), "{design}");
+    }
+}
+
 /// A leaf may be empty for a while, for example after a crash: a scan goes on behind it.
 #[test]
 fn a_scan_passes_an_empty_leaf() {

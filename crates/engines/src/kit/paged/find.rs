@@ -523,6 +523,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         for ((offset, key), found) in offsets.iter().zip(keys).zip(&mut found) {
             let leaf = self.node(guard, *offset, NodeKind::Leaf)?;
             *found = self.look(guard, &leaf, *key)?.entry();
+            if found.is_none() {
+                self.expect_entries(guard, &leaf)?;
+            }
             lsn = lsn.max(self.latch.lsn(*offset));
         }
         Ok((found, lsn))
