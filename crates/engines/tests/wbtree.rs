@@ -452,6 +452,31 @@ fn a_leaf_of_zeros_is_an_error_for_reads_of_one_key_and_of_many() {
     }
 }
 
+/// A slot array with two slots in each other's place lists the same entries.
+#[test]
+fn a_range_refuses_a_leaf_whose_slots_are_swapped() {
+    let pool = open(&ram(), false);
+    let tree = tree(&pool, CodecKind::Record, SLOT_BITMAP, 8);
+    for key in ["a", "b", "c", "d"] {
+        assert!(tree.insert(key.as_bytes(), b"value").unwrap());
+    }
+    let (_, leaf) = anchor_and_root(&pool);
+    let slots = load(&pool, leaf, 0);
+    let byte = |position: u64| slots >> (8 * position) & 0xff;
+    let difference = byte(2) ^ byte(3);
+    store(&pool, leaf, 0, slots ^ difference << 16 ^ difference << 24);
+    for direction in [Direction::Forward, Direction::Reverse] {
+        let mut range = tree.range(Bounds::all(), direction).unwrap();
+        let error = range
+            .next_into(&mut Vec::new(), &mut Vec::new())
+            .unwrap_err();
+        let ErrorKind::Corrupt { offset, .. } = error.kind() else {
+            panic!("{error}")
+        };
+        assert_eq!(*offset, leaf, "{direction:?}");
+    }
+}
+
 /// A leaf may be empty for a while, for example after a crash: a scan goes on behind it.
 #[test]
 fn a_scan_passes_an_empty_leaf() {

@@ -451,6 +451,17 @@ pub struct LeafCopy {
     pub end: Option<Vec<u8>>,
 }
 
+impl LeafCopy {
+    /// Refuses entries whose first words are not in ascending order. A scan would leave out some of
+    /// them.
+    fn expect_ascending(&self) -> Result<()> {
+        if self.entries.is_sorted_by_key(|[word, _]| *word) {
+            return Ok(());
+        }
+        Err(Error::corrupt(self.offset, "entries out of order"))
+    }
+}
+
 /// The nodes that an engine moves out of slabs that are to be emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MovedNodes {
@@ -505,6 +516,7 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
                 Direction::Forward,
                 &mut leaf,
             )?;
+            leaf.expect_ascending()?;
             seen = seen.max(lsn);
             let entries = &leaf.entries[leaf.entries.partition_point(|[key, _]| *key < from)..];
             if !entries.is_empty() && !visit(entries, lsn) {
@@ -556,6 +568,7 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         leaf.entries.clear();
         leaf.end = None;
         let lsn = tree.copy_leaf(&guard, goal, batch.direction, leaf)?;
+        leaf.expect_ascending()?;
         batch.rests_on(lsn);
         if batch.direction == Direction::Reverse {
             leaf.entries.reverse();
