@@ -253,6 +253,50 @@ fn a_short_range_is_whole_or_an_error_beside_a_damaged_key() -> Result<()> {
     Ok(())
 }
 
+/// Two whole records of keys of one length are in each other's place, as after two lines were
+/// swapped. Each entry then leads to the record of the other key.
+#[test]
+fn a_get_does_not_miss_a_key_whose_record_was_swapped_with_another() -> Result<()> {
+    let keys = [
+        "a key with much in common: 1",
+        "a key with much in common: 2",
+    ];
+    // An entry of the others does not say more of a key than its record does.
+    for engine in [Engine::RNTREE, Engine::WBTREE, Engine::BZTREE] {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        let store = Store::open(&path)?;
+        let tree = tree_of(&store, engine)?;
+        for key in keys {
+            tree.put(key, "value")?;
+        }
+        drop(tree);
+        store.close()?;
+        let mut bytes = std::fs::read(&path).unwrap();
+        let places = keys.map(|key| {
+            let mut found = bytes.windows(key.len());
+            // The header is the word before the key.
+            found.position(|bytes| bytes == key.as_bytes()).unwrap() - 8
+        });
+        let length = 8 + keys[0].len().next_multiple_of(8) + 8;
+        let records = places.map(|at| bytes[at..at + length].to_vec());
+        bytes[places[0]..][..length].copy_from_slice(&records[1]);
+        bytes[places[1]..][..length].copy_from_slice(&records[0]);
+        std::fs::write(&path, bytes).unwrap();
+        let store = Options::new().read_only(true).open(&path)?;
+        let tree = store.open_tree(engine.name)?;
+        for key in keys {
+            let found = tree.get(key);
+            assert!(
+                found.as_ref().is_err_and(Error::is_corrupt),
+                "{}: {found:?}",
+                engine.name
+            );
+        }
+    }
+    Ok(())
+}
+
 /// Wakes a thread.
 struct Unpark(Thread);
 

@@ -402,7 +402,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// key.
     #[inline(always)]
     pub(super) fn fingerprint(key: C::Key<'_>) -> u8 {
-        (C::hash(key) as u8).max(1)
+        Self::fingerprint_of(C::hash(key))
+    }
+
+    /// The fingerprint of a key with this hash.
+    #[inline(always)]
+    fn fingerprint_of(hash: u16) -> u8 {
+        (hash as u8).max(1)
     }
 
     /// The entries of a leaf that have a key's fingerprint, one bit each.
@@ -427,10 +433,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         key: C::Key<'_>,
         seen: &mut Seen,
     ) -> Result<Option<VisibleEntry>> {
+        // The entry has no hash: the leaf has a part of it.
+        let fits = |found: EntryWords| {
+            found[0] == C::word(key)
+                && Self::fingerprint_of(C::hash_of(found)) == Self::fingerprint(key)
+        };
         for entry in bits(Self::matches(guard, leaf, key)) {
             if let Some(found) = self.read_entry(guard, leaf, entry, seen)?
                 && found.words[0] == C::word(key)
-                && C::is_key(guard, key, found.words)?
+                && C::is_key(guard, key, found.words, fits)?
             {
                 return Ok(Some(found));
             }

@@ -101,11 +101,13 @@ pub trait Codec: Send + Sync + 'static {
         entry: EntryWords,
     ) -> Result<Ordering>;
     /// Whether an entry whose first word is the key's is that of `key`. In a pool that verifies
-    /// reads, a record with another key must pass its check.
+    /// reads, a record with another key must pass its check, and `fits` must say that the entry is
+    /// one of that key. `fits` gets the entry that the key in the record should have.
     fn is_key<M: Medium>(
         guard: &Guard<'_, M>,
         key: Self::Key<'_>,
         entry: EntryWords,
+        fits: impl FnOnce(EntryWords) -> bool,
     ) -> Result<bool>;
     /// In a pool that verifies reads, refuses an entry whose record's key fails its check.
     fn expect_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<()>;
@@ -219,7 +221,12 @@ impl Codec for WordCodec {
     }
 
     #[inline(always)]
-    fn is_key<M: Medium>(_guard: &Guard<'_, M>, _key: u64, _entry: EntryWords) -> Result<bool> {
+    fn is_key<M: Medium>(
+        _guard: &Guard<'_, M>,
+        _key: u64,
+        _entry: EntryWords,
+        _fits: impl FnOnce(EntryWords) -> bool,
+    ) -> Result<bool> {
         Ok(true)
     }
 
@@ -291,6 +298,26 @@ const OFFSET_MASK: u64 = (1 << 48) - 1;
 impl RecordCodec {
     fn entry(key: &[u8], record: u64) -> EntryWords {
         [Self::word(key), record | u64::from(Self::hash(key)) << 48]
+    }
+
+    /// The entry that a record should have which `entry` leads to.
+    #[cold]
+    fn entry_of<M: Medium>(
+        guard: &Guard<'_, M>,
+        record: &Record,
+        entry: EntryWords,
+    ) -> Result<EntryWords> {
+        let mut key = Vec::new();
+        record.copy_key(guard, &mut key)?;
+        Ok(Self::entry(&key, entry[1] & OFFSET_MASK))
+    }
+
+    #[cold]
+    fn leads_to_another_key(entry: EntryWords) -> Error {
+        Error::corrupt(
+            entry[1] & OFFSET_MASK,
+            "a record with another key than the entry that leads to it",
+        )
     }
 
     /// The entry of the same key with a record at another offset.
@@ -384,14 +411,22 @@ impl Codec for RecordCodec {
     }
 
     #[inline(always)]
-    fn is_key<M: Medium>(guard: &Guard<'_, M>, key: &[u8], entry: EntryWords) -> Result<bool> {
+    fn is_key<M: Medium>(
+        guard: &Guard<'_, M>,
+        key: &[u8],
+        entry: EntryWords,
+        fits: impl FnOnce(EntryWords) -> bool,
+    ) -> Result<bool> {
         let record = Record::at(guard, entry[1] & OFFSET_MASK)?;
         if record.compare(guard, key)?.is_eq() {
             return Ok(true);
         }
         // Rare: the caller has found the key's hash, or a part of it, in the entry.
         record.expect_key(guard)?;
-        Ok(false)
+        if !guard.verifies() || fits(Self::entry_of(guard, &record, entry)?) {
+            return Ok(false);
+        }
+        Err(Self::leads_to_another_key(entry))
     }
 
     fn expect_key<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<()> {
@@ -448,10 +483,7 @@ impl Codec for RecordCodec {
             return Ok(key_length);
         }
         buffer.truncate(start);
-        Err(Error::corrupt(
-            offset,
-            "a record with another key than the entry that leads to it",
-        ))
+        Err(Self::leads_to_another_key(entry))
     }
 
     fn is_sound<M: Medium>(guard: &Guard<'_, M>, entry: EntryWords) -> Result<bool> {

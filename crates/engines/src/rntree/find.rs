@@ -168,7 +168,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let first = cells[0].load(guard);
             if first == C::word(key) {
                 let words = [first, cells[1].load(guard)];
-                if C::hash_of(words) == hash && C::is_key(guard, key, words)? {
+                // The two words may have been read at different moments, so only the second counts.
+                let fits = |found: EntryWords| found[1] == words[1];
+                if C::hash_of(words) == hash && C::is_key(guard, key, words, fits)? {
                     return Ok(Some((entry, words)));
                 }
             }

@@ -424,7 +424,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         };
         for slot in bits(tied) {
             let words = [C::word(key), leaf.entries[slot][1].load(guard)];
-            if !C::TIES || C::hash_of(words) == C::hash(key) && C::is_key(guard, key, words)? {
+            let fits = |found: EntryWords| found == words;
+            if !C::TIES || C::hash_of(words) == C::hash(key) && C::is_key(guard, key, words, fits)?
+            {
                 look.found = Some((slot, words));
                 break;
             }
