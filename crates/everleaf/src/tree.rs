@@ -287,7 +287,7 @@ impl Tree {
         self.context.store.find_space();
         let mut entries = entries.into_iter();
         let failure = Cell::new(None);
-        self.store.note_write();
+        self.store().note_write();
         let loaded = self.striped.bulk_load(
             &mut |key, value| match entries.next() {
                 None => Ok(false),

@@ -615,9 +615,10 @@ impl Space {
             .class
             .store(class.index() as u64 + 1, Ordering::SeqCst);
         known.state.store(OPEN, Ordering::SeqCst);
-        // PERSIST: nothing must precede: the high-water mark is fenced before this slab is
-        // published from, too, and neither needs the other. Lost after such a publish, the mark
-        // after a crash could not tell the slots apart.
+        // PERSIST: the writes that have left the slab empty are fenced before: otherwise the mark
+        // after a crash could find their old records in a slab of another class. The high-water
+        // mark is fenced before this slab is published from, too, and neither needs the other. Lost
+        // after such a publish, the mark after a crash could not tell the slots apart.
         guard.words(slab_start(slab), 1)?[0].publish(guard, checked(class.index() as u64 + 1));
         guard.fence();
         Ok(slab)

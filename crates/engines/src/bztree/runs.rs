@@ -13,7 +13,7 @@ pub(super) type EntryRun<T> = SmallVec<[T; 64]>;
 
 /// What a sort has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sorted {
+pub(super) struct SortOutcome {
     /// Whether entries compared equal.
     pub(super) has_equal: bool,
     /// The positions of the entries that were not in order before, one bit each: a leaf has fewer
@@ -28,7 +28,7 @@ pub(super) fn sort<T: Copy>(
     run: &mut [T],
     sorted: usize,
     compare: impl Fn(&T, &T) -> Result<Compare>,
-) -> Result<Sorted> {
+) -> Result<SortOutcome> {
     let has_equal = Cell::new(false);
     let goes_before = |one: &T, other: &T| -> Result<bool> {
         let found = compare(one, other)?;
@@ -63,7 +63,7 @@ pub(super) fn sort<T: Copy>(
     }
     run[..left].copy_from_slice(&late[..left]);
     late_positions |= (1 << left) - 1;
-    Ok(Sorted {
+    Ok(SortOutcome {
         has_equal: has_equal.get(),
         late: late_positions,
     })

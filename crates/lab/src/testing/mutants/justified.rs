@@ -214,11 +214,6 @@ pub(super) const SHARED: &[Justified] = &[
         "slabs above the mark that was there have no class, or bitmaps that fail their check",
     ),
     justified(
-        "pool/src/space.rs Space::open_slab publish 1",
-        &[DoneFirst],
-        BOTH_BEFORE,
-    ),
-    justified(
         "pool/src/space.rs Space::open_slab fence 1",
         &[Swapped],
         BOTH_BEFORE,
