@@ -107,6 +107,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let kept = left.slots().count();
         let published = self.publish_built(guard, left, kept, &built.leaves, Some(leaf));
         if let Err(error) = published {
+            self.discard_built(guard, &built.leaves);
             leaf.set_dead(false);
             leaf.reopen();
             return Err(error);

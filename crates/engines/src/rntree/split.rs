@@ -105,7 +105,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let slots = record.slots();
         let keep = self.split_position(guard, Self::leaf(guard, record)?, record, &slots, key)?;
         let new = self.build(guard, record, keep, None, 1)?;
-        self.publish_built(guard, record, keep, &new.leaves, None)?;
+        let published = self.publish_built(guard, record, keep, &new.leaves, None);
+        published.inspect_err(|_| self.discard_built(guard, &new.leaves))?;
         new.records.published();
         guard.interleave(&self.inner);
         self.enter(&mut self.inner.structure(), &new.leaves);
@@ -158,9 +159,19 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         let new = self.build(guard, record, keep, Some(neighbour), parts);
         let new = new.inspect_err(|_| neighbour.reopen())?;
+        // A new leaf begins below the old neighbour, whose place it takes in the inner nodes. Until
+        // then no thread may split it, or share it with the leaf behind: the leaf that came of that
+        // could be entered before the old neighbour, and the new leaf then behind both.
+        let new_locks: Vec<_> = new
+            .leaves
+            .iter()
+            .map(|leaf| self.leaves.get(leaf.index).lock())
+            .collect();
         // A thread that finds a dead leaf descends again, and finds the new one.
         neighbour.set_dead(true);
         if let Err(error) = self.publish_built(guard, record, keep, &new.leaves, Some(neighbour)) {
+            drop(new_locks);
+            self.discard_built(guard, &new.leaves);
             neighbour.set_dead(false);
             neighbour.reopen();
             return Err(error);
@@ -172,6 +183,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let replaced = replaced.expect(SEPARATORS_ARE_IN_MEMORY);
         self.enter(&mut structure, &new.leaves[1..]);
         drop(structure);
+        drop(new_locks);
         drop(lock);
         new.records.published();
         self.inner.retire_separator(replaced);
@@ -355,7 +367,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Gives new leaves back that were never published.
-    fn discard_built(&self, guard: &Guard<'_, M>, built: &[NewLeaf]) {
+    pub(super) fn discard_built(&self, guard: &Guard<'_, M>, built: &[NewLeaf]) {
         for leaf in built {
             // Only readers of the record's former leaf can still use it, and they will not
             // validate.
@@ -369,7 +381,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Publishes new leaves: the line store that drops the entries from position `keep` on and
-    /// links them.
+    /// links them. If there is an error, they are not published.
     pub(super) fn publish_built(
         &self,
         guard: &Guard<'_, M>,
@@ -385,7 +397,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let new = slots.with(keep, first.offset).sealed(&slots, moved);
         // PERSIST: the new leaves are ordered before; if this is lost, the old leaves still have all entries.
         let published = leaf.slots.publish(guard, &slots.0, &new.0);
-        let stored = Slots(published.inspect_err(|_| self.discard_built(guard, built))?);
+        let stored = Slots(published?);
         let lsn = guard.fence();
         built
             .iter()
