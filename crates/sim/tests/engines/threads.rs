@@ -664,3 +664,19 @@ fn readers_beside_a_merge_are_never_sent_past_their_leaf() {
     explore_program(Record, &setup, &program, TWO);
     explore_program(Word, &setup, &program, TWO);
 }
+
+/// A full leaf and its neighbour become three leaves. Before the inner nodes know the first new
+/// leaf, another thread fills it and splits it: what comes of that must not be entered before the
+/// old neighbour, whose place the new leaf then takes.
+#[test]
+fn a_leaf_that_takes_its_neighbours_place_is_not_split_before() {
+    let scope = &scopes(4)[2];
+    let others = vec![Insert(21, 101), Insert(22, 102), Insert(23, 103)];
+    let mut later = others.clone();
+    later.push(Insert(24, 104));
+    for moves in [others, later] {
+        let program = Program::of(vec![vec![Insert(17, 100)], moves]);
+        explore_program(Record, &scope.setup, &program, ONE);
+        explore_program(Word, &scope.setup, &program, ONE);
+    }
+}

@@ -480,13 +480,13 @@ pub fn sparse_slabs_are_emptied(cell: &Cell, seed: Seed) -> Check {
         world.reclaim();
         moved += evacuate(&*world, Evacuate::Sparse)?.moved;
         left = world.stat().used_bytes;
-        if left + removed * 3 / 4 < full {
+        if left + removed / 2 < full {
             break;
         }
     }
     ensure!(moved > 0, "no record was moved");
     ensure!(
-        left + removed * 3 / 4 < full,
+        left + removed / 2 < full,
         "{full} bytes were used, {left} are after {removed} bytes were removed"
     );
     expect_equal(world.tree(), &model)?;
