@@ -50,7 +50,7 @@ impl CompactOptions {
     }
 }
 
-/// What [`Store::compact`] has done, and what it has left as it was.
+/// The result of [`Store::compact`]: the moves, and the parts of the store that stay as they were.
 #[derive(Debug, Default)]
 pub struct Compaction {
     /// Bytes that the pool's file took on its disk before; 0 in memory.

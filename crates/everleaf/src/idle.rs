@@ -11,7 +11,7 @@ use crate::{CompactOptions, Store};
 /// The most records a second that are moved.
 const MOVES_PER_SECOND: u64 = 100_000;
 
-/// What is known from earlier turns, by the number of writes that had begun by then.
+/// The moments that later turns need, each as the number of writes that had begun by then.
 struct IdleState {
     /// In the last turn.
     seen: u64,

@@ -64,7 +64,7 @@ pub(crate) struct SharedStore {
     holder: Holder,
 }
 
-/// Who has a handle of a store.
+/// The holder of a handle of a store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Holder {
     /// A user.

@@ -1,7 +1,8 @@
 //! The room that a pool's file takes: the room of removed entries is given back, and taken again.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use std::fs::File;
@@ -13,22 +14,10 @@ use everleaf::{Engine, MediumChoice, Options, Store, TreeOptions};
 use medium::file::Disk;
 use medium::testing::{FileCall, Hooked, Then};
 
+use common::{folder, room};
+
 const ENTRIES: u32 = 20_000;
 const MIB: u64 = 1 << 20;
-
-fn folder() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() {
-        tempfile::tempdir_in(memory)
-    } else {
-        tempfile::tempdir()
-    }
-    .unwrap()
-}
-
-fn room(path: &Path) -> u64 {
-    std::fs::metadata(path).map_or(0, |file| 512 * file.blocks())
-}
 
 fn options(medium: MediumChoice) -> Options {
     Options::new().medium(medium)

@@ -11,7 +11,7 @@ use crate::Result;
 /// The entries of a leaf, or of two.
 pub(super) type EntryRun<T> = SmallVec<[T; 64]>;
 
-/// What a sort has found.
+/// The outcome of a sort.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SortOutcome {
     /// Whether entries compared equal.

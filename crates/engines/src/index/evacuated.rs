@@ -53,7 +53,7 @@ impl std::ops::AddAssign for OwnSpace {
     }
 }
 
-/// What was done with the records and nodes of a tree that lie in slabs that are to be emptied.
+/// The counts of records and nodes that were moved out of slabs that are to be emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MoveCount {
     /// Records that were moved.

@@ -2,6 +2,7 @@
 //! own.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,6 +19,11 @@ pub(crate) fn folder() -> TempDir {
         tempfile::tempdir()
     }
     .unwrap()
+}
+
+/// The bytes that a file takes on its disk.
+pub(crate) fn room(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| 512 * file.blocks())
 }
 
 /// The bytes with some of them changed.

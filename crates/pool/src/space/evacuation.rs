@@ -222,12 +222,6 @@ impl Evacuation {
         self.slabs.is_empty()
     }
 
-    /// Bytes of the slabs.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.slabs.len() as u64 * SLAB_BYTES
-    }
-
     /// The slabs that are not empty yet.
     #[must_use]
     pub fn rest(&self) -> Unevacuated {
