@@ -36,4 +36,5 @@ pub mod masstree;
 pub mod pmwcas;
 pub mod registry;
 pub mod rntree;
+pub mod versions;
 pub mod wbtree;

@@ -7,6 +7,7 @@ use std::task::Waker;
 use engines::batch::{self, BatchRequest, StripedTree};
 use engines::engine::{self, Engine, Host, Salvaged, Settings, Visit};
 use engines::index::{EpochLength, Index};
+use engines::versions::{TreeVersions, Versions};
 use engines::{Error, ErrorKind, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Process, Survives};
@@ -92,6 +93,10 @@ pub(crate) struct StoreOpening {
     pub(crate) close_cleanly: bool,
     /// Settings for every tree of an engine.
     pub(crate) settings: Vec<(Engine, Settings)>,
+    /// How often a transaction is tried.
+    pub(crate) transaction_attempts: u32,
+    /// What the trees held at earlier moments, for views.
+    pub(crate) versions: Arc<Versions>,
 }
 
 impl StoreOpening {
@@ -181,7 +186,8 @@ impl<M: Host> Backend for Pool<M> {
     ) -> Result<Arc<StripedTree>> {
         let factory = M::factory(&kind.engine.media);
         let tree = (factory.create)(self, name, kind.codec, &opening.of(kind))?;
-        Ok(Arc::new(StripedTree::new(self, tree)))
+        let versions = TreeVersions::of_new(&opening.versions);
+        Ok(Arc::new(StripedTree::new(self, tree, versions)))
     }
 
     fn open_tree(
@@ -197,7 +203,8 @@ impl<M: Host> Backend for Pool<M> {
         };
         let factory = M::factory(&kind.engine.media);
         let tree = (factory.open)(self, root, kind.codec, &opening.of(kind))?;
-        Ok(Arc::new(StripedTree::new(self, tree)))
+        let versions = TreeVersions::of_existing(&opening.versions);
+        Ok(Arc::new(StripedTree::new(self, tree, versions)))
     }
 
     fn salvage(&self, root: &TreeRoot, opening: &StoreOpening, visit: &mut Visit<'_>) -> Salvaged {

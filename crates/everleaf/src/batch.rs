@@ -1,4 +1,8 @@
 //! Writes that a crash leaves together.
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "a key or a value is often made for the call"
+)]
 
 use std::ops::Range;
 
@@ -9,7 +13,7 @@ use engines::index::Condition;
 use engines::{Error, Result};
 use medium::Lsn;
 
-use crate::{Pending, Store, Tree};
+use crate::{KeyFor, Pending, Store, Tree, TreeHandle, ValueFor};
 
 /// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none,
 /// whatever crash comes.
@@ -60,23 +64,23 @@ impl Batch {
     }
 
     /// Sets the value of a key, whether it is present or not.
-    pub fn put(
+    pub fn put<T: TreeHandle>(
         &mut self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
+        tree: &T,
+        key: impl KeyFor<T>,
+        value: impl ValueFor<T>,
     ) -> &mut Self {
-        let tree = self.number(tree);
-        let key = self.keep(key.as_ref());
-        let what = Some(self.keep(value.as_ref()));
+        let tree = self.number(tree.bytes_tree());
+        let key = self.keep(&key.encoded());
+        let what = Some(self.keep(&value.encoded()));
         self.writes.push(Planned { tree, key, what });
         self
     }
 
     /// Removes a key, if it is present.
-    pub fn remove(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Self {
-        let tree = self.number(tree);
-        let key = self.keep(key.as_ref());
+    pub fn remove<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> &mut Self {
+        let tree = self.number(tree.bytes_tree());
+        let key = self.keep(&key.encoded());
         self.writes.push(Planned {
             tree,
             key,
@@ -92,19 +96,22 @@ impl Batch {
     /// well. For that a batch that writes only to other trees ends the epoch, unless the epoch of
     /// the state that it has read has ended before. A change of a neighbour of the key may count as
     /// a change of the key. The same holds for [`Batch::expect_present`].
-    pub fn expect(
+    pub fn expect<T: TreeHandle>(
         &mut self,
-        tree: &Tree,
-        key: impl AsRef<[u8]>,
-        value: Option<&[u8]>,
+        tree: &T,
+        key: impl KeyFor<T>,
+        value: Option<T::Named<'_>>,
     ) -> &mut Self {
-        let condition = value.map_or(Condition::Absent, Condition::Equals);
-        self.demand(tree, key.as_ref(), condition)
+        let value = value.map(T::named_bytes);
+        let condition = value
+            .as_deref()
+            .map_or(Condition::Absent, Condition::Equals);
+        self.demand(tree.bytes_tree(), &key.encoded(), condition)
     }
 
     /// Demands that a key is present before the batch, with any value.
-    pub fn expect_present(&mut self, tree: &Tree, key: impl AsRef<[u8]>) -> &mut Self {
-        self.demand(tree, key.as_ref(), Condition::Present)
+    pub fn expect_present<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> &mut Self {
+        self.demand(tree.bytes_tree(), &key.encoded(), Condition::Present)
     }
 
     fn demand(&mut self, tree: &Tree, key: &[u8], condition: Condition<&[u8]>) -> &mut Self {
@@ -180,6 +187,7 @@ impl Batch {
             trees: self.trees.iter().map(Tree::target).collect(),
             writes: self.writes.iter().map(write).collect(),
             conditions: self.conditions.iter().map(condition).collect(),
+            transaction: None,
         }
     }
 }

@@ -295,10 +295,16 @@ mod pending;
 mod range;
 mod recovery;
 mod replace;
+mod sealed;
+mod snapshot;
 mod store;
 mod store_duty;
+mod transaction;
 mod tree;
+mod tree_handle;
 mod typed;
+mod view;
+mod view_reads;
 mod violation;
 mod word_tree;
 
@@ -312,6 +318,7 @@ pub use engines::index::{
     Bounds, Condition, Direction, Entry, EpochStat, Index, IndexStat, KeysBetween, LeftOut,
     NextEntry, OwnSpace, Part, Scan, Value, Violation, WordIndex,
 };
+pub use engines::versions::VersionsStat;
 pub use engines::{Error, ErrorKind, Result};
 pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};
@@ -324,8 +331,12 @@ pub use pending::{Pending, PendingTree, PendingTyped, PendingWords};
 pub use pool::{LostCopy, TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use recovery::{DamagedPart, NotRecovered, Recovery};
+pub use snapshot::Snapshot;
 pub use store::{Store, StoreStat, TreeInfo};
+pub use transaction::Transaction;
 pub use tree::Tree;
+pub use tree_handle::{KeyFor, PrefixFor, RangeFor, TreeHandle, ValueFor};
 pub use typed::{TypedRange, TypedTree};
+pub use view::{View, ViewRange};
 pub use violation::StoreViolation;
 pub use word_tree::{WordRange, WordTree};

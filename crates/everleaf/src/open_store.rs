@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
+use engines::versions::StoreView;
 use engines::{Error, ErrorKind, Result};
 use medium::{FileLock, FilePlace, Lsn, Process, Survives};
 use parking_lot::{Mutex, MutexGuard};
@@ -262,6 +263,15 @@ impl OpenStore {
             Some(place) if !place.folder().is_synced() => vec![UNSYNCED_FOLDER.to_owned()],
             _ => Vec::new(),
         }
+    }
+
+    /// Opens a view of the present moment.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BatchUnfinished`], [`ErrorKind::Forked`].
+    pub(crate) fn open_view(&self) -> Result<StoreView> {
+        self.expect_own_process()?;
+        self.opening.versions.open()
     }
 
     /// Waits until everything up to `lsn` is durable.

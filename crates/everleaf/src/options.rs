@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use engines::engine::{Engine, Host, Settings};
 use engines::index::EpochLength;
+use engines::versions::Versions;
 use engines::{Error, ErrorKind, Result};
 use medium::file::{Beside, Io, Through};
 use medium::testing::refusal::{SystemCall, grant};
@@ -32,6 +33,10 @@ const IDLE_PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// How often an open begins anew because its path led to another file once it had the lock.
 const ATTEMPTS_MAX: u32 = 100;
+/// How often a transaction is tried, if the options do not say.
+const TRANSACTION_ATTEMPTS: u32 = 1000;
+/// The part of the memory that old values may take, if the options do not say: one eighth.
+const VERSIONS_PART: u64 = 8;
 /// The permissions of a new pool, as far as the process grants them to new files.
 const NEW_POOL_MODE: u32 = 0o666;
 
@@ -85,6 +90,8 @@ pub struct Options {
     epoch: EpochLength,
     engines: &'static [Engine],
     settings: Vec<(Engine, Settings)>,
+    versions_bytes_max: Option<usize>,
+    transaction_attempts: u32,
     through: Option<Through>,
 }
 
@@ -110,6 +117,8 @@ impl Default for Options {
             epoch: EpochLength::Every(Duration::from_millis(64)),
             engines: Engine::ALL,
             settings: Vec::new(),
+            versions_bytes_max: None,
+            transaction_attempts: TRANSACTION_ATTEMPTS,
             through: None,
         }
     }
@@ -326,6 +335,30 @@ impl Options {
     pub fn compact_when_idle(mut self, pause: Duration) -> Self {
         self.compact_when_idle = Some(pause.max(IDLE_PAUSE_MIN));
         self
+    }
+
+    /// The most memory that old values take, in bytes: those that open snapshots and transactions
+    /// may read ([`Store::snapshot`]). If they take more, the oldest snapshot or transaction ends,
+    /// and its reads fail with [`ErrorKind::ViewTooOld`]. Default: an eighth of the memory of the
+    /// machine, or of the control group.
+    pub fn versions_bytes_max(mut self, versions_bytes_max: usize) -> Self {
+        self.versions_bytes_max = Some(versions_bytes_max);
+        self
+    }
+
+    /// How often [`Store::transaction`] tries a transaction whose commit conflicts with other
+    /// writes, at least once. Default: 1000.
+    pub fn transaction_attempts(mut self, attempts: u32) -> Self {
+        self.transaction_attempts = attempts.max(1);
+        self
+    }
+
+    /// The memory that old values may take.
+    fn old_values_bytes_max(&self) -> usize {
+        self.versions_bytes_max.unwrap_or_else(|| {
+            let bytes = medium::memory_bytes() / VERSIONS_PART;
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        })
     }
 
     /// Whether the store is closed cleanly when its last handle is dropped. If not, the next open
@@ -867,6 +900,8 @@ impl Options {
             epoch,
             close_cleanly,
             settings: self.settings.clone(),
+            transaction_attempts: self.transaction_attempts,
+            versions: Versions::new::<M>(self.old_values_bytes_max(), pool.process()),
         };
         let terms = Terms {
             opening: &opening,

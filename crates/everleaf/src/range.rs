@@ -6,6 +6,7 @@ use engines::Result;
 use engines::index::{Bounds, Direction, Scan, Value};
 
 use crate::Tree;
+use crate::view_reads::ViewReads;
 
 /// A range of keys, as [`Tree::range`] takes it: any range of the standard library over byte
 /// strings (`"a".."f"`, `key..`, `..`, `..=vec![1, 2]`), a pair of [`Bound`]s, or a [`Bounds`].
@@ -75,6 +76,8 @@ impl RangeEnd<'_> {
 /// entries ahead.
 pub struct Range<'t> {
     tree: &'t Tree,
+    /// The view in which the tree is read; `None` for the present state.
+    view: Option<&'t dyn ViewReads>,
     bounds: Bounds,
     front: RangeEnd<'t>,
     back: RangeEnd<'t>,
@@ -110,8 +113,18 @@ impl<'t> IntoIterator for &'t Tree {
 
 impl<'t> Range<'t> {
     pub(crate) fn new(tree: &'t Tree, bounds: Bounds) -> Self {
+        Self::of(tree, None, bounds)
+    }
+
+    /// A range of a tree as it is in a view.
+    pub(crate) fn in_view(tree: &'t Tree, view: &'t dyn ViewReads, bounds: Bounds) -> Self {
+        Self::of(tree, Some(view), bounds)
+    }
+
+    fn of(tree: &'t Tree, view: Option<&'t dyn ViewReads>, bounds: Bounds) -> Self {
         Self {
             tree,
+            view,
             bounds,
             front: RangeEnd::default(),
             back: RangeEnd::default(),
@@ -207,13 +220,19 @@ impl<'t> Range<'t> {
                     };
                     *own = from;
                 }
-                end.scan
-                    .insert(self.tree.index().cursor(bounds, direction)?)
+                let scan = match self.view {
+                    Some(view) => view.cursor(self.tree, bounds, direction)?,
+                    None => self.tree.index().cursor(bounds, direction)?,
+                };
+                end.scan.insert(scan)
             }
         };
         let is_there = scan.advance()?;
         // The end of a range is an answer as well.
-        self.tree.wait_for(scan.lsn())?;
+        match self.view {
+            Some(view) => view.wait_for(self.tree, scan.lsn())?,
+            None => self.tree.wait_for(scan.lsn())?,
+        }
         if !is_there {
             return Ok(false);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use engines::batch::StripedTree;
 use engines::engine::Settings;
 use engines::index::{Index, LeftOut, Violation};
+use engines::versions::VersionsStat;
 use engines::{Error, ErrorKind, Result};
 use medium::FileLock;
 use medium::{FilePlace, FileStat, LineForm, Survives};
@@ -83,6 +84,8 @@ pub struct StoreStat {
     /// The line log: its size, checkpoints, group commits, and the memory of written pages; `None`
     /// on other media.
     pub log: Option<FileStat>,
+    /// The snapshots and transactions that are open, and the old values that are kept for them.
+    pub versions: VersionsStat,
     /// Weaknesses of the system that the store had to put up with, in words for people; usually
     /// none. An example is a file system that cannot sync folders.
     pub notes: Vec<String>,
@@ -352,8 +355,8 @@ impl Store {
     /// that is not open is opened for this.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::InUse`] while a handle or a range of it lives, or
-    /// any range while the store recovers ([`Store::finish_recovery`]); [`ErrorKind::Corrupt`] if
+    /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::InUse`] while a handle or a range of it lives, a
+    /// snapshot or a transaction of the store is open, or any range while the store recovers ([`Store::finish_recovery`]); [`ErrorKind::Corrupt`] if
     /// it is damaged. A damaged tree stays, so that it can be salvaged, unless the damage is found
     /// only while its space is freed: the next open then finds out what is free.
     pub fn drop_tree(&self, name: &str) -> Result<()> {
@@ -378,6 +381,8 @@ impl Store {
             return Err(ErrorKind::InUse.into());
         }
         let backend = self.inner.backend()?;
+        // A view would look for the tree by the name that it had.
+        let _without_views = self.inner.opening.versions.without_views()?;
         let mut trees = self.inner.trees()?;
         if let Some(tree) = trees.remove(name) {
             let ended = if tree.is_unshared() {
@@ -407,6 +412,8 @@ impl Store {
         }
         let backend = self.inner.backend()?;
         let opening = &self.inner.opening;
+        // A view may still have to read the tree.
+        let without_views = opening.versions.without_views()?;
         let mut trees = self.inner.trees()?;
         let Some(root) = backend.find_tree(name)? else {
             return Err(Error::no_such_tree(name));
@@ -427,6 +434,7 @@ impl Store {
         }
         // From now on this name means a new tree.
         drop(trees);
+        drop(without_views);
         // With deferred durability the removal is not durable yet.
         backend.sync()?;
         // If this fails, the next open finds out what is free.
@@ -501,6 +509,7 @@ impl Store {
             recovery,
             marked: pool.marked,
             log: backend.log_stat(),
+            versions: self.inner.opening.versions.stat(),
             notes: self.inner.notes(),
         })
     }

@@ -88,11 +88,12 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         decoded("value", &self.tree, V::decode_value(bytes))
     }
 
+    pub(crate) fn key(&self, bytes: &[u8]) -> Result<K> {
+        decoded("key", &self.tree, K::decode(bytes))
+    }
+
     pub(crate) fn entry(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(K, V)> {
-        Ok((
-            decoded("key", &self.tree, K::decode(key.as_ref()))?,
-            self.value(value.as_ref())?,
-        ))
+        Ok((self.key(key.as_ref())?, self.value(value.as_ref())?))
     }
 
     /// Returns the value of a key; see [`Tree::get`].

@@ -188,7 +188,7 @@ pub struct WordRange<'t> {
 }
 
 /// Eight bytes as a word. The codec gives no other length.
-fn word(bytes: &[u8]) -> u64 {
+pub(crate) fn word(bytes: &[u8]) -> u64 {
     bytes
         .first_chunk::<8>()
         .map_or(0, |bytes| u64::from_be_bytes(*bytes))

@@ -208,7 +208,9 @@ pub enum ErrorKind {
         limit: usize,
     },
     /// A handle of the pool or of the tree still exists.
-    #[error("the pool is still in use: a tree, a range or another handle exists; drop it first")]
+    #[error(
+        "the pool is still in use: a tree, a range, a snapshot, a transaction or another handle exists; drop it first"
+    )]
     InUse,
     /// The store was opened before this process was forked, so it belongs to the parent. Nothing
     /// was changed. A child opens stores of its own.
@@ -339,6 +341,25 @@ pub enum ErrorKind {
         "the operation would wait for its own thread for ever; call it after the load or the batch"
     )]
     InBatch,
+    /// Another write has changed something that the transaction has read, so nothing of the
+    /// transaction was written.
+    #[error("{}", conflict(tree, key.as_deref()))]
+    Conflict {
+        /// The tree.
+        tree: String,
+        /// The first key that has changed, which the transaction has read by itself or within a
+        /// range; `None` if the whole tree has, by a bulk load.
+        key: Option<Vec<u8>>,
+    },
+    /// A snapshot or a transaction was open for so long that the values that it needs took too much
+    /// memory, so they were forgotten.
+    #[error(
+        "the snapshot or transaction is too old: what was changed since takes more than {limit} bytes of memory; open another one and read faster, or allow more memory with `versions_bytes_max`"
+    )]
+    ViewTooOld {
+        /// The most bytes that changes may take.
+        limit: usize,
+    },
     /// A batch changed more nodes than the log of an epoch takes. Its earlier writes stay.
     #[error(
         "the batch changes more nodes than the {limit} that one thread can log in an epoch; end it earlier, and write the rest in further batches"
@@ -399,6 +420,16 @@ fn held(holder: Option<u32>, readers: bool) -> String {
     )
 }
 
+fn conflict(tree: &str, key: Option<&[u8]>) -> String {
+    let changed = match key {
+        Some(key) => format!("key {} of tree {tree:?}", quoted(key)),
+        None => format!("all of tree {tree:?}"),
+    };
+    format!(
+        "another write has changed {changed}, which the transaction has read, so nothing was written; begin the transaction again"
+    )
+}
+
 /// The most bytes of a key that an error names.
 const KEY_BYTES_NAMED: usize = 64;
 
@@ -437,6 +468,7 @@ impl ErrorKind {
                 | Self::ConditionFailed { .. }
                 | Self::BatchTooLarge { .. }
                 | Self::InBatch
+                | Self::Conflict { .. }
                 | Self::EpochFull { .. }
                 | Self::TreeFull { .. }
                 | Self::NotEmpty
@@ -488,13 +520,17 @@ impl Error {
         matches!(self.kind(), ErrorKind::PoolFull { .. })
     }
 
-    /// Whether other threads or processes prevented the operation, so that the same call may
-    /// succeed later: [`ErrorKind::Contended`] (other threads) and [`ErrorKind::Locked`] (another
-    /// process). Nothing was changed.
+    /// Whether other threads or processes prevented the operation, so that it may succeed later:
+    /// [`ErrorKind::Contended`] (other threads), [`ErrorKind::Locked`] (another process),
+    /// [`ErrorKind::Conflict`] and [`ErrorKind::ViewTooOld`] (the transaction has to be begun
+    /// again). Nothing was changed.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.kind(),
-            ErrorKind::Contended { .. } | ErrorKind::Locked { .. }
+            ErrorKind::Contended { .. }
+                | ErrorKind::Locked { .. }
+                | ErrorKind::Conflict { .. }
+                | ErrorKind::ViewTooOld { .. }
         )
     }
 

@@ -75,7 +75,8 @@ impl<B: AsRef<[u8]>> Logged<B> {
     }
 }
 
-fn bytes_of(key: &[u8], value: Option<&[u8]>, is_in_record: bool) -> usize {
+/// Bytes of a write in an entry.
+pub(super) fn bytes_of(key: &[u8], value: Option<&[u8]>, is_in_record: bool) -> usize {
     if is_in_record {
         return 16;
     }

@@ -10,6 +10,11 @@
 //! A batch that holds stripes may wait for an epoch to end. The end of an epoch takes no stripe, so
 //! the two never wait for each other.
 //!
+//! # Views
+//!
+//! While views are open ([`crate::versions`]), a batch reads what it replaces and takes a stamp
+//! before it writes anything. A transaction is a batch whose reads are checked in that step.
+//!
 //! # Steps
 //!
 //! A tree is durable *immediately* (an operation is durable when it returns) or *by epochs*.
@@ -61,6 +66,7 @@ use self::stripes::wait_for_writes;
 use crate::engine::{CodecKind, Contract, EngineEntry};
 use crate::index::{Condition, Epochs, Index, Observed, check_entry, record};
 use crate::kit::write::Unpublished;
+use crate::versions::{self, BatchChange, OldValue, ReadSet, StoreView, TransactionCheck};
 use crate::{ErrorKind, Result};
 
 pub use self::recover::Unfinished;
@@ -119,6 +125,37 @@ pub struct BatchRequest<'b> {
     pub writes: Vec<Write<'b>>,
     /// The conditions.
     pub conditions: Vec<BatchCondition<'b>>,
+    /// What the batch rests on, if it is a transaction.
+    pub transaction: Option<TransactionReads<'b>>,
+}
+
+/// What a transaction has read. It is written only if nothing of that has changed since.
+#[derive(Clone, Copy, Debug)]
+pub struct TransactionReads<'b> {
+    /// The view in which it was read.
+    pub view: &'b StoreView,
+    /// The keys and ranges.
+    pub reads: &'b ReadSet,
+    /// The last read of a tree that is durable by epochs.
+    pub epoch: Option<EpochRead<'b>>,
+}
+
+/// A read of a tree that is durable by epochs.
+#[derive(Clone, Copy)]
+pub struct EpochRead<'b> {
+    /// The tree.
+    pub tree: &'b StripedTree,
+    /// The epoch that ran then.
+    pub epoch: u64,
+}
+
+impl std::fmt::Debug for EpochRead<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("EpochRead")
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'b> BatchTree<'b> {
@@ -146,7 +183,10 @@ impl<'b> BatchTree<'b> {
     }
 
     /// Checks a key, and a value if there is one, against the limits of the tree.
-    fn check(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`].
+    pub fn check(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_entry(self.codec == CodecKind::Word, key, value.unwrap_or(&[0; 8]))
     }
 
@@ -155,13 +195,59 @@ impl<'b> BatchTree<'b> {
     }
 }
 
+/// The size of a batch that is being built: it has limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BatchSize {
+    /// Writes to trees that are durable by epochs.
+    writes_by_epochs: usize,
+    /// Bytes of a journal entry that lists the other writes.
+    bytes: usize,
+}
+
+impl BatchSize {
+    /// The size with one more write to a key that the batch has not written yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BatchTooLarge`].
+    pub fn with(mut self, tree: &BatchTree<'_>, key: &[u8], value: Option<&[u8]>) -> Result<Self> {
+        if tree.is_by_epochs {
+            self.writes_by_epochs += 1;
+        } else {
+            self.bytes += journal::bytes_of(key, value, false);
+        }
+        self.expect_within_limits()?;
+        Ok(self)
+    }
+
+    fn expect_within_limits(self) -> Result<()> {
+        if self.writes_by_epochs > EPOCH_WRITES_MAX {
+            return Err(ErrorKind::BatchTooLarge {
+                what: "writes to trees that are durable by epochs",
+                size: self.writes_by_epochs,
+                limit: EPOCH_WRITES_MAX,
+            }
+            .into());
+        }
+        if self.bytes > ENTRY_BYTES_MAX {
+            return Err(ErrorKind::BatchTooLarge {
+                what: "bytes",
+                size: self.bytes,
+                limit: ENTRY_BYTES_MAX,
+            }
+            .into());
+        }
+        Ok(())
+    }
+}
+
 /// Writes a batch: all of it or nothing. Returns the LSN at which it is durable; the caller waits
 /// for that. With trees that are durable by epochs alone it is durable with the end of the running
 /// epoch, and there is nothing to wait for. O(writes * log n).
 ///
 /// # Errors
-/// [`ErrorKind::ConditionFailed`]; [`ErrorKind::PoolFull`], [`ErrorKind::BatchTooLarge`] and the
-/// errors of single writes for keys and values that their tree cannot hold: nothing was written.
+/// [`ErrorKind::ConditionFailed`]; [`ErrorKind::Conflict`] and [`ErrorKind::ViewTooOld`] for a
+/// transaction; [`ErrorKind::PoolFull`], [`ErrorKind::BatchTooLarge`] and the errors of single
+/// writes for keys and values that their tree cannot hold: nothing was written.
 /// [`ErrorKind::BatchUnfinished`], and the errors of media and of damaged trees: the next open
 /// finishes the batch or undoes it, and nothing is written before that.
 pub fn write<M: Medium>(pool: &Pool<M>, batch: &BatchRequest<'_>) -> Result<Lsn> {
@@ -223,23 +309,11 @@ impl<'b> BatchRequest<'b> {
         self.check_entries()?;
         let writes = self.last_writes();
 
-        if writes.by_epochs.len() > EPOCH_WRITES_MAX {
-            return Err(ErrorKind::BatchTooLarge {
-                what: "writes to trees that are durable by epochs",
-                size: writes.by_epochs.len(),
-                limit: EPOCH_WRITES_MAX,
-            }
-            .into());
-        }
-        let bytes = entry_bytes(&writes.immediate, |_| false);
-        if bytes > ENTRY_BYTES_MAX {
-            return Err(ErrorKind::BatchTooLarge {
-                what: "bytes",
-                size: bytes,
-                limit: ENTRY_BYTES_MAX,
-            }
-            .into());
-        }
+        let size = BatchSize {
+            writes_by_epochs: writes.by_epochs.len(),
+            bytes: entry_bytes(&writes.immediate, |_| false),
+        };
+        size.expect_within_limits()?;
         Ok(writes)
     }
 
@@ -360,23 +434,30 @@ impl<'b> BatchRequest<'b> {
         Ok(Observed { value: None, lsn })
     }
 
-    /// A tree in whose epochs the batch must lie, by its number: one that it writes to; or, if all
-    /// writes are immediate, one of which a condition has read a state that a crash may take back.
-    /// All trees of a pool share their epochs, so one is enough. The conditions hold, and the
+    /// A tree in whose epochs the batch must lie: one that it writes to; or, if all writes are
+    /// immediate, one of which a condition or a transaction has read a state that a crash may take
+    /// back. All trees of a pool share their epochs, so one is enough. The conditions hold, and the
     /// stripes are locked.
-    fn tree_by_epochs(&self, writes: &LastWrites<'b>) -> Result<Option<usize>> {
+    fn tree_by_epochs(&self, writes: &LastWrites<'b>) -> Result<Option<&'b StripedTree>> {
         if let Some(write) = writes.by_epochs.first() {
-            return Ok(Some(write.tree));
+            return Ok(Some(self.trees[write.tree].tree));
         }
         if writes.immediate.is_empty() {
             return Ok(None);
+        }
+        if let Some(transaction) = &self.transaction
+            && let Some(read) = &transaction.epoch
+            && let Some(epochs) = read.tree.epochs()
+            && !epochs.is_durable(read.epoch)
+        {
+            return Ok(Some(read.tree));
         }
         for expected in &self.conditions {
             let Some(epochs) = self.trees[expected.tree].tree.epochs() else {
                 continue;
             };
             if epochs.has_changed(expected.key)? {
-                return Ok(Some(expected.tree));
+                return Ok(Some(self.trees[expected.tree].tree));
             }
         }
         Ok(None)
@@ -402,8 +483,8 @@ struct BatchCommit<'c, 'b, M: Medium> {
     pool: &'c Pool<M>,
     batch: &'c BatchRequest<'b>,
     writes: LastWrites<'b>,
-    /// A tree in whose epochs the batch lies, by its number.
-    tree_by_epochs: Option<usize>,
+    /// A tree in whose epochs the batch lies.
+    tree_by_epochs: Option<&'b StripedTree>,
 }
 
 /// A journal entry that was published within an epoch.
@@ -426,8 +507,55 @@ fn run_within_epoch<T>(epochs: &dyn Epochs, mut run: impl FnMut(u64) -> Result<T
 }
 
 impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
-    /// Returns the LSN that the caller waits for.
+    /// Takes a stamp, if views may be open, and writes the batch. Returns the LSN that the caller
+    /// waits for.
     fn run(&self) -> Result<Lsn> {
+        let unpublished = self.record_changes()?;
+        let written = self.write();
+        if let Some(unpublished) = unpublished
+            && self.pool.batch_slots().expect_whole().is_err()
+        {
+            unpublished.leave_unfinished();
+        }
+        written
+    }
+
+    /// Records what the batch replaces, if views may be open. A transaction is refused here if
+    /// something that it has read has changed since.
+    fn record_changes(&self) -> Result<Option<versions::UnpublishedWrite<'_>>> {
+        let Some(first) = self.batch.trees.first() else {
+            return Ok(None);
+        };
+        let versions = first.tree.versions().store();
+        if !versions.is_on() && self.batch.transaction.is_none() {
+            return Ok(None);
+        }
+        let LastWrites {
+            by_epochs,
+            immediate,
+        } = &self.writes;
+        let writes: Vec<&Write<'_>> = by_epochs.iter().chain(immediate).collect();
+        let tree_of = |write: &Write<'_>| self.batch.trees[write.tree].tree;
+        let changes: Vec<BatchChange<'_>> = writes
+            .iter()
+            .map(|write| BatchChange {
+                tree: tree_of(write).versions(),
+                key: write.key,
+            })
+            .collect();
+        let read_old = |index: usize| {
+            let write = writes[index];
+            OldValue::of(tree_of(write).beneath().read(write.key))
+        };
+        let check = self.batch.transaction.map(|transaction| TransactionCheck {
+            view: transaction.view,
+            reads: transaction.reads,
+        });
+        let unpublished = versions.record_batch(&changes, read_old, check.as_ref())?;
+        Ok(Some(unpublished))
+    }
+
+    fn write(&self) -> Result<Lsn> {
         let has_immediate = !self.writes.immediate.is_empty();
         match self.epochs() {
             Some(epochs) if has_immediate => self.commit_by_entry_and_epoch(epochs),
@@ -549,8 +677,7 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
 
     /// The epochs that the batch lies in, if it does; all trees of a pool share them.
     fn epochs(&self) -> Option<&dyn Epochs> {
-        let tree = self.tree_by_epochs?;
-        self.batch.trees[tree].tree.epochs()
+        self.tree_by_epochs?.epochs()
     }
 
     /// After an error in the middle of a batch only the next open can finish or undo it. Until then

@@ -1,16 +1,20 @@
 //! The stripes of a tree: locks that keep single writes and batches apart.
 //!
 //! A single write holds the stripe of its key in shared mode until its commit is ordered, and then
-//! waits for durability without it. A bulk load holds all stripes of its tree in shared mode:
-//! single writes go on, batches wait. A batch holds the stripes of all its keys in exclusive mode
-//! until it is done. Readers take none.
+//! waits for durability without it. A batch holds the stripes of all its keys in exclusive mode
+//! until it is done. A bulk load holds none while its source runs: single writes go on, and batches
+//! wait until the load is over. When the source has ended, the load takes all stripes of its tree in
+//! exclusive mode. Readers take none.
+//!
+//! A write that holds its stripes asks whether a view is open ([`crate::versions`]). If so, it
+//! records what it replaces.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use medium::sync::{
-    ExclusiveGuard, Mutex, Share, SharedGuard, SharedLock, pause, schedule, thread_number_beside,
+    ExclusiveGuard, Mutex, Share, SharedLock, pause, schedule, thread_number_beside,
     wait_for_announced,
 };
 use medium::{Lsn, Medium, Process};
@@ -22,6 +26,7 @@ use crate::index::{
     Bounds, Condition, Direction, Epochs, EvacuatedKeys, Index, IndexStat, LeftOut, Measured,
     Moved, NextEntry, Observed, OwnSpace, Scan, Value, Violation, VisitWords, WordIndex, Written,
 };
+use crate::versions::{OldValue, StoreView, TreeVersions, UnpublishedWrite, WritesUnderWay};
 use crate::{ErrorKind, Result};
 
 /// How long a batch waits before it checks again whether a load is over.
@@ -67,39 +72,46 @@ impl Stripes {
         (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STRIPES.ilog2())) as usize
     }
 
-    /// A share of a stripe. The source of a load, which has shares of all, gets none.
+    /// A share of a stripe.
     #[inline(always)]
-    fn share(&self, stripe: usize) -> Option<Share<'_>> {
+    fn share(&self, stripe: usize) -> Share<'_> {
         if !self.may_be_scheduled
             && let Some(announced) = self.stripes[stripe].announce()
         {
-            return Some(announced);
+            return announced;
         }
         self.wait_for_share(stripe)
     }
 
     #[cold]
-    fn wait_for_share(&self, stripe: usize) -> Option<Share<'_>> {
-        let stripe = &self.stripes[stripe];
-        if let Some(shared) = stripe.try_share() {
-            return Some(Share::from(shared));
-        }
-        if self.is_loader() {
-            return None;
-        }
-        Some(Share::from(stripe.share()))
+    fn wait_for_share(&self, stripe: usize) -> Share<'_> {
+        Share::from(self.stripes[stripe].share())
     }
 
-    /// Shares of all stripes, for a load.
-    fn share_all(&self) -> Loader<'_> {
-        // The thread is listed before it takes the stripes, so that a batch that waits for one of
-        // them can tell why.
+    /// Begins a load of the tree: from now on batches wait until it is over.
+    fn begin_load(&self) -> Loader<'_> {
         self.loaders.lock().push(self.thread_number());
-        let shares = self.stripes.iter().map(|stripe| stripe.share()).collect();
-        Loader {
-            stripes: self,
-            _shares: shares,
+        let loader = Loader { stripes: self };
+        // A batch that has not seen the load has its stripes, and is waited for.
+        for stripe in &self.stripes {
+            drop(stripe.share());
         }
+        loader
+    }
+
+    /// Locks all stripes in exclusive mode, and waits for the writes that hold them.
+    fn lock_all(&self) -> Vec<ExclusiveGuard<'_>> {
+        let locked = self.stripes.iter().map(|stripe| stripe.lock()).collect();
+        wait_for_writes((0..STRIPES).map(|stripe| (self, stripe)));
+        locked
+    }
+
+    /// Waits for all writes that hold a stripe now. Those that begin later need not be waited for.
+    fn wait_for_holders(&self) {
+        for stripe in &self.stripes {
+            drop(stripe.lock());
+        }
+        wait_for_writes((0..STRIPES).map(|stripe| (self, stripe)));
     }
 
     fn thread_number(&self) -> usize {
@@ -135,7 +147,12 @@ impl Stripes {
     pub(super) fn lock(&self, stripe: usize) -> Option<ExclusiveGuard<'_>> {
         loop {
             let locked = self.stripes[stripe].try_lock();
-            if locked.is_some() || self.is_loaded() {
+            // A load is listed before it waits for the stripes. So either it is seen here, or it
+            // waits for this batch.
+            if self.is_loaded() {
+                return None;
+            }
+            if locked.is_some() {
                 return locked;
             }
         }
@@ -143,7 +160,7 @@ impl Stripes {
 }
 
 /// Waits for the end of all single writes that began before the calling thread locked these
-/// stripes.
+/// stripes, or before it had locked and released them.
 pub(super) fn wait_for_writes<'s>(stripes: impl Iterator<Item = (&'s Stripes, usize)>) {
     let mut stripes = stripes.peekable();
     // A scheduler knows no announced shares.
@@ -156,7 +173,6 @@ pub(super) fn wait_for_writes<'s>(stripes: impl Iterator<Item = (&'s Stripes, us
 /// A thread that loads a tree, until this is dropped.
 struct Loader<'s> {
     stripes: &'s Stripes,
-    _shares: Vec<SharedGuard<'s, ()>>,
 }
 
 impl Drop for Loader<'_> {
@@ -181,28 +197,56 @@ impl<M: Medium> Throttled for Pool<M> {
     }
 }
 
-/// The gate that writes to a tree pass: single writes and loads hold stripes in shared mode, a
-/// batch holds some in exclusive mode.
+/// The gate that writes to a tree pass: they hold stripes, and record what they replace if a view
+/// is open.
 struct Gate {
     stripes: Stripes,
     /// The slots of the pool's batches. They record that a batch could not be finished.
     batch_slots: Arc<BatchSlots>,
     /// The pool, if its writes may be held back.
     throttled: Option<Box<dyn Throttled>>,
+    versions: Arc<TreeVersions>,
 }
 
 impl Gate {
-    /// A write to one key. Its stripe is held in shared mode until the engine has ordered the
-    /// write.
+    /// Lets a write to one key in. Its stripe is held in shared mode until the share is dropped,
+    /// after the engine has ordered the write.
     #[inline(always)]
-    fn write<R>(&self, stripe: usize, write: impl FnOnce() -> Result<R>) -> Result<R> {
-        // The stripe is released before: a batch need not wait for this.
+    fn enter(&self, stripe: usize) -> Result<Share<'_>> {
+        // The stripe is not held meanwhile: a batch need not wait for this.
         if let Some(pool) = &self.throttled {
             pool.await_memory()?;
         }
-        let _share = self.stripes.share(stripe);
+        let share = self.stripes.share(stripe);
         self.batch_slots.expect_whole()?;
+        Ok(share)
+    }
+
+    /// Whether writes record what they replace. The calling thread has its share of a stripe.
+    #[inline(always)]
+    fn is_recorded(&self) -> bool {
+        self.versions.store().is_on()
+    }
+
+    /// A write to one key, which records what it replaces. The calling thread has its share of the
+    /// stripe.
+    #[cold]
+    fn write_recorded<R>(
+        &self,
+        key: &[u8],
+        read_old: impl Fn() -> Result<OldValue>,
+        write: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let versions = self.versions.store();
+        let _key = versions.lock_key(&self.versions, key);
+        let _unpublished = versions.record_write(&self.versions, key, read_old)?;
         write()
+    }
+}
+
+impl WritesUnderWay for Gate {
+    fn wait_for_writes(&self) {
+        self.stripes.wait_for_holders();
     }
 }
 
@@ -227,8 +271,9 @@ pub struct StripedWords {
 }
 
 impl StripedTree {
-    /// A tree of a pool, with stripes that no thread holds.
-    pub fn new<M: Medium>(pool: &Pool<M>, opened: AnyTree) -> Self {
+    /// A tree of a pool, with stripes that no thread holds. All trees of a pool have the versions of
+    /// one store.
+    pub fn new<M: Medium>(pool: &Pool<M>, opened: AnyTree, versions: Arc<TreeVersions>) -> Self {
         let throttled: Option<Box<dyn Throttled>> = if M::LATE {
             Some(Box::new(pool.clone()))
         } else {
@@ -238,7 +283,10 @@ impl StripedTree {
             stripes: Stripes::new::<M>(),
             batch_slots: Arc::clone(pool.batch_slots()),
             throttled,
+            versions,
         });
+        let weak: Weak<dyn WritesUnderWay> = Arc::downgrade(&gate) as _;
+        gate.versions.store().add_tree(weak);
         let process = pool.process();
         let words = opened.words.map(|tree| StripedWords {
             tree,
@@ -264,8 +312,73 @@ impl StripedTree {
         self.words.as_ref()
     }
 
+    /// What the tree held at earlier moments.
+    pub fn versions(&self) -> &Arc<TreeVersions> {
+        &self.gate.versions
+    }
+
     pub(super) fn stripes(&self) -> &Stripes {
         &self.gate.stripes
+    }
+
+    /// The value of `key` in a view of the store. Does not wait. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`StoreView::read`].
+    pub fn read_at(&self, view: &StoreView, key: &[u8]) -> Result<Observed<Option<Value>>> {
+        self.process.expect_current()?;
+        view.read(&*self.tree, &self.gate.versions, key)
+    }
+
+    /// The values of many keys in a view of the store, in their order. Does not wait.
+    ///
+    /// # Errors
+    /// Those of [`StoreView::read`].
+    pub fn read_many_at(
+        &self,
+        view: &StoreView,
+        keys: &[&[u8]],
+    ) -> Result<Observed<Vec<Option<Value>>>> {
+        self.process.expect_current()?;
+        view.read_many(&*self.tree, &self.gate.versions, keys)
+    }
+
+    /// The entries of a view of the store within `bounds`. Does not wait.
+    ///
+    /// # Errors
+    /// Those of [`StoreView::read`].
+    pub fn cursor_at<'i>(
+        &'i self,
+        view: &'i StoreView,
+        bounds: Bounds,
+        direction: Direction,
+    ) -> Result<Box<dyn Scan + 'i>> {
+        self.process.expect_current()?;
+        view.cursor(&*self.tree, &self.gate.versions, bounds, direction)
+    }
+}
+
+/// What a load holds from the end of its source until it is published.
+#[derive(Default)]
+struct LoadEnd<'s> {
+    // Views wait for the load, and read the tree then, so it is published before the stripes are
+    // released.
+    unpublished: Option<UnpublishedWrite<'s>>,
+    stripes: Vec<ExclusiveGuard<'s>>,
+}
+
+impl StripedTree {
+    /// Takes what a load needs to be published: all stripes alone, and a stamp.
+    fn end_load<'s>(&'s self, end: &mut LoadEnd<'s>) -> Result<()> {
+        end.stripes = self.gate.stripes.lock_all();
+        if !self.tree.is_empty()? {
+            return Err(ErrorKind::NotEmpty.into());
+        }
+        let versions = self.gate.versions.store();
+        if versions.is_on() {
+            end.unpublished = Some(versions.record_load(&self.gate.versions));
+        }
+        Ok(())
     }
 }
 
@@ -295,8 +408,15 @@ impl Index for StripedTree {
         condition: Condition<&[u8]>,
     ) -> Result<Written> {
         self.process.expect_current()?;
-        self.gate
-            .write(Stripes::of(key), || self.tree.write(key, value, condition))
+        let _share = self.gate.enter(Stripes::of(key))?;
+        if self.gate.is_recorded() {
+            return self.gate.write_recorded(
+                key,
+                || OldValue::of(self.tree.read(key)),
+                || self.tree.write(key, value, condition),
+            );
+        }
+        self.tree.write(key, value, condition)
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {
@@ -334,9 +454,17 @@ impl Index for StripedTree {
         if self.gate.stripes.is_loader() {
             return Err(ErrorKind::InBatch.into());
         }
-        let _loader = self.gate.stripes.share_all();
+        let _loader = self.gate.stripes.begin_load();
         self.gate.batch_slots.expect_whole()?;
-        self.tree.bulk_load(next, fill)
+        let mut end = LoadEnd::default();
+        let mut next_or_end = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
+            let is_there = next(key, value)?;
+            if !is_there {
+                self.end_load(&mut end)?;
+            }
+            Ok(is_there)
+        };
+        self.tree.bulk_load(&mut next_or_end, fill)
     }
 
     fn check(&self) -> Result<Vec<Violation>> {
@@ -378,14 +506,15 @@ impl Index for StripedTree {
 
     fn move_record(&self, key: &[u8]) -> Result<Moved> {
         self.process.expect_current()?;
-        self.gate
-            .write(Stripes::of(key), || self.tree.move_record(key))
+        // The value stays as it is, so there is nothing to record.
+        let _share = self.gate.enter(Stripes::of(key))?;
+        self.tree.move_record(key)
     }
 
     fn move_node(&self, low: &[u8]) -> Result<Moved> {
         self.process.expect_current()?;
-        self.gate
-            .write(Stripes::of(low), || self.tree.move_node(low))
+        let _share = self.gate.enter(Stripes::of(low))?;
+        self.tree.move_node(low)
     }
 
     fn reclaim(&self) {
@@ -430,9 +559,15 @@ impl WordIndex for StripedWords {
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
         self.process.expect_current()?;
-        self.gate.write(Stripes::of_word(key), || {
-            self.tree.write(key, value, condition)
-        })
+        let _share = self.gate.enter(Stripes::of_word(key))?;
+        if self.gate.is_recorded() {
+            return self.gate.write_recorded(
+                &key.to_be_bytes(),
+                || OldValue::of_word(self.tree.read(key)),
+                || self.tree.write(key, value, condition),
+            );
+        }
+        self.tree.write(key, value, condition)
     }
 
     fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn> {

@@ -7,7 +7,7 @@ use loom::thread;
 use medium::Dax;
 use medium::sync::{AtomicU64, Ordering, model};
 
-use super::versions::Versions;
+use super::versions::VersionTable;
 use crate::kit::ids::Ids;
 
 /// Two nodes of different stripes.
@@ -21,7 +21,7 @@ const ADDED: [u64; 2] = [9, 90];
 /// Nodes of one word each, with the orderings of cells, and the versions against which readers
 /// validate.
 struct Tree {
-    versions: Versions<Dax>,
+    versions: VersionTable<Dax>,
     ids: Ids<Dax>,
     nodes: [AtomicU64; NODES],
 }
@@ -32,7 +32,7 @@ impl Tree {
         assert_eq!(ids.claim().unwrap(), ID);
         ids.set(ID, REMOVED).unwrap();
         Arc::new(Self {
-            versions: Versions::new().unwrap(),
+            versions: VersionTable::new().unwrap(),
             ids,
             nodes: nodes.map(AtomicU64::new),
         })

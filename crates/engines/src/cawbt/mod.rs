@@ -108,7 +108,7 @@ use crate::index::Measured;
 use crate::kit::ids::Ids;
 use crate::kit::prelude::*;
 use layout::{IDS_MAX, LEAF_ENTRIES};
-use versions::Versions;
+use versions::VersionTable;
 
 /// A node is always one line, so there are no settings.
 const NODES: Nodes = Nodes {
@@ -200,7 +200,7 @@ pub struct CawbTree<M: Medium, C: Codec> {
     root: u64,
     log: u64,
     ids: Ids<M>,
-    versions: Versions<M>,
+    versions: VersionTable<M>,
     state: Mutex<WriterState>,
     /// A change of several nodes was cut off by a failure of the medium: see [`CawbTree::lock`].
     is_cut_off: AtomicBool,
@@ -225,7 +225,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             root: words[ROOT_NODE],
             log: words[ROOT_LOG],
             ids: Ids::new(KEYS_MAX)?,
-            versions: Versions::new()?,
+            versions: VersionTable::new()?,
             state: Mutex::default(),
             is_cut_off: AtomicBool::new(false),
             is_search_fast: true,

@@ -31,7 +31,7 @@ volatile! {
 pub(super) const BYTES: u64 = 16 * STRIPES as u64;
 
 /// The table.
-pub(super) struct Versions<M: 'static> {
+pub(super) struct VersionTable<M: 'static> {
     /// They lie in an arena, where words have the same numbers in each run under a scheduler.
     stripes: Arena<Stripes<M>>,
 }
@@ -39,7 +39,7 @@ fn stripe(offset: u64) -> usize {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STRIPES.ilog2())) as usize
 }
 
-impl<M: Medium> Versions<M> {
+impl<M: Medium> VersionTable<M> {
     pub(super) fn new() -> Result<Self> {
         let stripes = Arena::new(1)?;
         stripes.allocate()?;

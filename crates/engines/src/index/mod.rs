@@ -349,6 +349,12 @@ pub trait Scan: Send {
     /// The caller must return neither the entry nor the end before that.
     fn lsn(&self) -> Lsn;
 
+    /// How many entries the scan has read together with the present one and not yet returned. At 0
+    /// the next call of [`Scan::advance`] may read the tree anew.
+    fn entries_ahead(&self) -> usize {
+        0
+    }
+
     /// Replaces `key` and `value` by the next entry; `false` at the end.
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         let is_there = self.advance()?;
@@ -387,6 +393,10 @@ impl<T: Index + ?Sized> Scan for DurableScan<'_, T> {
 
     fn lsn(&self) -> Lsn {
         Lsn::DURABLE
+    }
+
+    fn entries_ahead(&self) -> usize {
+        self.scan.entries_ahead()
     }
 }
 

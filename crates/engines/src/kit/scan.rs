@@ -359,6 +359,10 @@ impl<B: Batches> Scan for Cursor<B> {
     fn lsn(&self) -> Lsn {
         self.batch.lsn
     }
+
+    fn entries_ahead(&self) -> usize {
+        self.batch.lengths.len()
+    }
 }
 
 /// The leaf that a scan wants to read.

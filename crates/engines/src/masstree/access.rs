@@ -68,7 +68,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 pub(super) const HEIGHT_MAX: usize = 48;
 
 /// A tree as one operation sees it.
-pub(super) struct View<'t, M: Medium> {
+pub(super) struct TreeAccess<'t, M: Medium> {
     pub(super) core: &'t Core<M>,
     pub(super) guard: Guard<'t, M>,
     /// The epoch in which the operation began.
@@ -107,13 +107,13 @@ impl<'v> NodeRef<'v> {
 impl<M: Medium> Core<M> {
     /// A view for a reader without a pass.
     #[inline(always)]
-    pub(super) fn look(&self) -> View<'_, M> {
+    pub(super) fn look(&self) -> TreeAccess<'_, M> {
         self.view(self.epochs.running(), false)
     }
 
     /// A view with a pass. Waits while an epoch ends.
     #[inline(always)]
-    pub(super) fn enter(&self) -> (View<'_, M>, Work<'_>) {
+    pub(super) fn enter(&self) -> (TreeAccess<'_, M>, Work<'_>) {
         self.with_pass(
             self.epochs
                 .barrier(AccessKind::Load)
@@ -124,7 +124,7 @@ impl<M: Medium> Core<M> {
     /// A view with a pass, as [`Core::enter`] gives it; if possible, of a shard whose external log
     /// needs no space of the pool.
     #[cold]
-    pub(super) fn enter_with_log(&self) -> (View<'_, M>, Work<'_>) {
+    pub(super) fn enter_with_log(&self) -> (TreeAccess<'_, M>, Work<'_>) {
         let epoch = self.epochs.running();
         let barrier = self.epochs.barrier(AccessKind::Load);
         let suitable = barrier.enter_suitable(|shard| self.log.has_space(shard, epoch));
@@ -132,15 +132,15 @@ impl<M: Medium> Core<M> {
     }
 
     #[inline(always)]
-    fn with_pass<'t>(&'t self, work: Work<'t>) -> (View<'t, M>, Work<'t>) {
+    fn with_pass<'t>(&'t self, work: Work<'t>) -> (TreeAccess<'t, M>, Work<'t>) {
         (self.view(work.epoch, true), work)
     }
 
     /// A view in the running epoch. It has a pass if the caller holds a shard, or all of them.
     #[inline(always)]
-    pub(super) fn view(&self, epoch: u64, has_pass: bool) -> View<'_, M> {
+    pub(super) fn view(&self, epoch: u64, has_pass: bool) -> TreeAccess<'_, M> {
         let attempts = Cell::new(Attempts::default());
-        View {
+        TreeAccess {
             core: self,
             guard: self.pool.peek(),
             epoch,
@@ -163,7 +163,7 @@ impl<M: Medium> Core<M> {
     #[cold]
     pub(super) fn with_pass_held<R>(
         &self,
-        mut read: impl FnMut(&View<'_, M>) -> Walk<R>,
+        mut read: impl FnMut(&TreeAccess<'_, M>) -> Walk<R>,
     ) -> Result<R> {
         let (view, _work) = self.enter();
         if self.epochs.are_over() {
@@ -181,7 +181,7 @@ impl<M: Medium> Core<M> {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Whether the epoch in which the operation began still runs: if so, no memory that it read was
     /// reused.
     #[inline(always)]

@@ -24,7 +24,7 @@
 use medium::Medium;
 use pool::Guard;
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::layout::{Border, WIDTH_MAX, WordBorder};
 use super::record::{CELL_POINTER_MAX, Record, ValueKey};
 use crate::{Error, Result};
@@ -111,7 +111,7 @@ impl SlotValue {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// The cells of a border node. For trees of words.
     #[inline(always)]
     pub(super) fn cells(&self, node: &Border) -> Walk<&[[medium::Word; 2]; WIDTH_MAX]> {
@@ -139,7 +139,7 @@ impl<M: Medium> View<'_, M> {
         Ok(word.ok_or_else(|| Error::corrupt(self.guard.offset_of(node), NO_CELL))?)
     }
 
-    /// Writes the content, in the sense of [`View::content_of`], of a slot that is not in use.
+    /// Writes the content, in the sense of [`TreeAccess::content_of`], of a slot that is not in use.
     pub(super) fn fill_value(&self, node: &Border, slot: usize, content: u64) -> Walk<()> {
         let mut pointer = content;
         if self.core.are_words {

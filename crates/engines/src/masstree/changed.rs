@@ -24,14 +24,14 @@ use std::sync::atomic::{Ordering, fence};
 
 use medium::Medium;
 
-use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
+use super::access::{HEIGHT_MAX, NodeRef, TreeAccess, Walk};
 use super::core::Core;
 use super::layout::{Border, EPOCH_MASK, Interior, LOGGED, TOUCHED};
 use super::options::Mode;
 use super::slice::Slice;
 use crate::Result;
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Does the work of [`Core::has_changed`], for the epoch in which the view began.
     fn has_changed(&self, key: &[u8]) -> Walk<bool> {
         let root = &self.anchor()?.root;

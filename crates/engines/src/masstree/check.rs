@@ -11,7 +11,7 @@ use std::rc::Rc;
 use medium::Medium;
 use rustc_hash::FxHashSet;
 
-use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
+use super::access::{HEIGHT_MAX, NodeRef, TreeAccess, Walk};
 use super::allocator::border_class;
 use super::cells::{NO_CELL, NO_WORD};
 use super::core::Core;
@@ -351,14 +351,14 @@ impl<M: Medium> Core<M> {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// The pointer to the root of the tree.
     fn root(&self) -> Result<u64> {
         let anchor = self.guard.node::<Anchor>(self.core.anchor)?;
         Ok(anchor.root.value.load(&self.guard))
     }
 
-    /// Surveys a node, as [`View::survey_node`] does, and notes the damage at which that ended.
+    /// Surveys a node, as [`TreeAccess::survey_node`] does, and notes the damage at which that ended.
     fn survey_place(&self, place: NodeToCheck, survey: &mut Survey<'_>) {
         let offset = place.pointer & OFFSET_MASK;
         if let Err(stop) = self.survey_node(place, survey) {

@@ -2,7 +2,7 @@
 
 use medium::Medium;
 
-use super::access::{HEIGHT_MAX, NodeRef, Stop, View, Walk};
+use super::access::{HEIGHT_MAX, NodeRef, Stop, TreeAccess, Walk};
 use super::cells::{NO_CELL, SlotValue};
 use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
@@ -31,7 +31,7 @@ pub(super) trait Trail<'v, M: Medium>: Default {
     /// The descent goes on with the child `rank` of a node.
     fn step(
         &mut self,
-        view: &'v View<'_, M>,
+        view: &'v TreeAccess<'_, M>,
         node: &'v Interior,
         version: Version,
         shape: u64,
@@ -41,7 +41,7 @@ pub(super) trait Trail<'v, M: Medium>: Default {
 
 impl<'v, M: Medium> Trail<'v, M> for () {
     #[inline(always)]
-    fn step(&mut self, _: &'v View<'_, M>, _: &'v Interior, _: Version, _: u64, _: usize) {}
+    fn step(&mut self, _: &'v TreeAccess<'_, M>, _: &'v Interior, _: Version, _: u64, _: usize) {}
 }
 
 /// Between which slices a border node lies.
@@ -61,7 +61,7 @@ impl<'v, M: Medium> Trail<'v, M> for SliceBounds<'v> {
     #[inline(always)]
     fn step(
         &mut self,
-        view: &'v View<'_, M>,
+        view: &'v TreeAccess<'_, M>,
         node: &'v Interior,
         version: Version,
         shape: u64,
@@ -96,7 +96,7 @@ impl SliceBounds<'_> {
 
     /// Repeats the last step, but takes the next child; `None` if the node has no further one.
     #[inline(always)]
-    fn step_aside<M: Medium>(&mut self, view: &View<'_, M>) -> Option<u64> {
+    fn step_aside<M: Medium>(&mut self, view: &TreeAccess<'_, M>) -> Option<u64> {
         let above = self.above.as_mut()?;
         let shape = above.node.shape.load(&view.guard);
         let count = Interior::separators(shape);
@@ -115,7 +115,7 @@ impl SliceBounds<'_> {
 
     /// Whether the parent has not changed.
     #[inline(always)]
-    fn is_still<M: Medium>(&self, view: &View<'_, M>) -> bool {
+    fn is_still<M: Medium>(&self, view: &TreeAccess<'_, M>) -> bool {
         self.above
             .is_none_or(|above| above.version.is_still(&view.guard, &above.node.version))
     }
@@ -175,7 +175,7 @@ pub(super) struct LockedBorder<'v, M: Medium> {
     pub(super) entry: Option<BorderEntry>,
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Whether a layer's root is still the one that was read.
     #[inline(always)]
     pub(super) fn is_root(&self, origin: Origin<'_>, root: u64) -> Walk<bool> {
@@ -547,7 +547,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn find<R>(
         &self,
         key: &[u8],
-        mut use_value: impl FnMut(&View<'_, M>, SlotValue) -> Result<R>,
+        mut use_value: impl FnMut(&TreeAccess<'_, M>, SlotValue) -> Result<R>,
     ) -> Result<Option<R>> {
         let view = self.look();
         let found = view.find_with(key, &mut use_value);

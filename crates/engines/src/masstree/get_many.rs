@@ -8,7 +8,7 @@
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::access::{HEIGHT_MAX, View, Walk};
+use super::access::{HEIGHT_MAX, TreeAccess, Walk};
 use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK};
 use super::permutation::Permutation;
@@ -18,7 +18,7 @@ use crate::Result;
 /// Keys that are walked together. The processor does not overlap more misses.
 const BATCH: usize = 16;
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Loads the nodes of the first layer that the search for keys with these slices will read.
     fn warm(&self, slices: impl Iterator<Item = Slice>) -> Walk<()> {
         let root = self.anchor()?.root.value.load(&self.guard);

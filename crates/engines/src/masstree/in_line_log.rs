@@ -21,7 +21,7 @@
 
 use medium::{Medium, Word};
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::layout::{
     Border, EPOCH_MASK, HEADER_LINE, Interior, LOGGED, LoggedValues, REMOVED, TOUCHED,
     interior_bytes, line_of,
@@ -44,7 +44,7 @@ pub(super) enum BorderChange {
     Everything,
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// To be called before a locked border node is changed: writes the log that the change needs,
     /// and lists the lines that change, except the line of an updated cell. Returns whether the
     /// cell that the value of an updated slot leads to may be overwritten: either the whole node is

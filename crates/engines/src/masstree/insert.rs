@@ -2,7 +2,7 @@
 
 use medium::Medium;
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::find::{BorderEntry, LockedBorder};
 use super::in_line_log::BorderChange;
 use super::layout::with_nibble;
@@ -20,8 +20,8 @@ struct NewKey<'k> {
     value: &'k [u8],
 }
 
-impl<M: Medium> View<'_, M> {
-    /// The content of the new slot, in the form of [`View::content_of`].
+impl<M: Medium> TreeAccess<'_, M> {
+    /// The content of the new slot, in the form of [`TreeAccess::content_of`].
     pub(super) fn write_content(&self, work: &mut Work<'_>, key: &[u8], value: &[u8]) -> Walk<u64> {
         if self.core.are_words {
             Ok(prefix_word(value))

@@ -11,7 +11,7 @@
 
 use medium::Medium;
 
-use super::access::{NodeRef, View, Walk};
+use super::access::{NodeRef, TreeAccess, Walk};
 use super::core::Core;
 use super::layout::{Border, OFFSET_MASK};
 use super::permutation::Permutation;
@@ -86,7 +86,7 @@ impl<M: Medium> Core<M> {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// The root of the tree, if that has no key.
     fn empty_root(&self) -> Walk<(u64, &Border)> {
         let root = self.anchor()?.root.value.load(&self.guard);
@@ -120,7 +120,7 @@ impl<M: Medium> Load<'_, M> {
     /// Runs a step within one epoch. Its allocations come from the runs of the load.
     fn within_epoch<R>(
         &mut self,
-        step: impl FnOnce(&mut Self, &View<'_, M>, &mut Work<'_>) -> Walk<R>,
+        step: impl FnOnce(&mut Self, &TreeAccess<'_, M>, &mut Work<'_>) -> Walk<R>,
     ) -> Walk<R> {
         let core = self.core;
         let (view, mut work) = core.enter();
@@ -152,7 +152,7 @@ impl<M: Medium> Load<'_, M> {
         Ok(self.waiting > 0)
     }
 
-    fn write_some(&mut self, view: &View<'_, M>, work: &mut Work<'_>) -> Walk<()> {
+    fn write_some(&mut self, view: &TreeAccess<'_, M>, work: &mut Work<'_>) -> Walk<()> {
         let mut read = std::mem::take(&mut self.read);
         let waiting = std::mem::take(&mut self.waiting);
         for (key, value) in &mut read[..waiting] {
@@ -164,7 +164,7 @@ impl<M: Medium> Load<'_, M> {
     }
 
     /// Step 3.
-    fn join(&mut self, view: &View<'_, M>, work: &mut Work<'_>, spare: u64) -> Walk<()> {
+    fn join(&mut self, view: &TreeAccess<'_, M>, work: &mut Work<'_>, spare: u64) -> Walk<()> {
         let root = self.close_layers(view, work, 0)?;
         // The node is locked before the root: all operations lock in this order. A tree whose root
         // has changed meanwhile counts as not empty.
@@ -188,7 +188,7 @@ impl<M: Medium> Load<'_, M> {
     /// Adds an entry behind all others.
     fn add(
         &mut self,
-        view: &View<'_, M>,
+        view: &TreeAccess<'_, M>,
         work: &mut Work<'_>,
         key: &[u8],
         value: &[u8],
@@ -235,7 +235,12 @@ impl<M: Medium> Load<'_, M> {
     }
 
     /// Writes the next border node of a layer.
-    fn close_border(&mut self, view: &View<'_, M>, work: &mut Work<'_>, depth: usize) -> Walk<()> {
+    fn close_border(
+        &mut self,
+        view: &TreeAccess<'_, M>,
+        work: &mut Work<'_>,
+        depth: usize,
+    ) -> Walk<()> {
         let entries = std::mem::take(&mut self.layers[depth].entries);
         let offset = view.new_border(work, &entries)?;
         let first = Slice {
@@ -247,7 +252,12 @@ impl<M: Medium> Load<'_, M> {
 
     /// All layers from `depth` on are complete: writes their last nodes, each layer's root into the
     /// last entry of the layer above. Returns the last root.
-    fn close_layers(&mut self, view: &View<'_, M>, work: &mut Work<'_>, depth: usize) -> Walk<u64> {
+    fn close_layers(
+        &mut self,
+        view: &TreeAccess<'_, M>,
+        work: &mut Work<'_>,
+        depth: usize,
+    ) -> Walk<u64> {
         let mut root = 0;
         for depth in (depth..self.layers.len()).rev() {
             self.close_border(view, work, depth)?;
@@ -270,7 +280,7 @@ impl Layer {
     /// get theirs.
     fn add_node<M: Medium>(
         &mut self,
-        view: &View<'_, M>,
+        view: &TreeAccess<'_, M>,
         work: &mut Work<'_>,
         node: (Slice, u64),
     ) -> Walk<()> {
@@ -293,7 +303,7 @@ impl Layer {
     }
 
     /// Writes the last interior nodes; returns the root.
-    fn close<M: Medium>(&mut self, view: &View<'_, M>, work: &mut Work<'_>) -> Walk<u64> {
+    fn close<M: Medium>(&mut self, view: &TreeAccess<'_, M>, work: &mut Work<'_>) -> Walk<u64> {
         let mut levels = std::mem::take(&mut self.levels).into_iter();
         let mut nodes = levels.next().unwrap_or_default();
         loop {
@@ -318,7 +328,7 @@ impl Layer {
 
 /// An interior node above these nodes, with its first slice.
 fn parent_of<M: Medium>(
-    view: &View<'_, M>,
+    view: &TreeAccess<'_, M>,
     work: &mut Work<'_>,
     children: &[(Slice, u64)],
 ) -> Walk<(Slice, u64)> {

@@ -3,7 +3,7 @@
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::allocator::border_class;
 use super::core::Core;
 use super::layout::{Border, INTERIOR, Interior, LOGGED, interior_bytes, nibble, with_nibble};
@@ -28,7 +28,7 @@ impl Parts {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Space for a border node.
     pub(super) fn allocate_border(&self, work: &mut Work<'_>) -> Walk<u64> {
         Ok(self

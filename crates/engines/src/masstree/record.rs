@@ -10,7 +10,7 @@ use medium::{Medium, Word};
 use pool::Guard;
 use pool::bytes::{copy_in, copy_out, copy_out_summed};
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::layout::WIDTH_MAX;
 use super::shard::Work;
 use crate::index::record::header::{Lengths, RecordHeader};
@@ -279,7 +279,7 @@ fn is_same<M: Medium>(guard: &Guard<'_, M>, offset: u64, bytes: &[u8]) -> Result
     )
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Hints the processor to load a record's first line.
     #[inline(always)]
     pub(super) fn prefetch_record(&self, object: u64) {
@@ -287,7 +287,7 @@ impl<M: Medium> View<'_, M> {
     }
 
     /// Hints the processor to load the lines of a record behind the first one. The caller has
-    /// prefetched that a while ago ([`View::prefetch_record`]), because the lengths are read from
+    /// prefetched that a while ago ([`TreeAccess::prefetch_record`]), because the lengths are read from
     /// it.
     pub(super) fn prefetch_rest_of_record(&self, object: u64) {
         if let Some(record) = Record::if_whole(&self.guard, object) {

@@ -9,7 +9,7 @@ use medium::Medium;
 use pool::{Evacuate, SLAB_BYTES};
 use rustc_hash::FxHashSet;
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::allocator::run_of_object;
 use super::cells::SlotValue;
 use super::core::Core;
@@ -36,7 +36,7 @@ impl FoundKeys<'_> {
     /// Takes entries whose keys have a common beginning. Returns whether it takes more.
     fn take<M: Medium>(
         &mut self,
-        view: &View<'_, M>,
+        view: &TreeAccess<'_, M>,
         prefix: &[u8],
         words: &[[u64; 2]],
         classes: &[u8],
@@ -127,7 +127,7 @@ impl<M: Medium> Core<M> {
             return Ok(());
         }
         let from = evacuated.from.as_deref();
-        let read = |view: &View<'_, M>| {
+        let read = |view: &TreeAccess<'_, M>| {
             let mut found = FoundKeys {
                 runs: &runs,
                 keys: Vec::new(),
@@ -161,7 +161,7 @@ impl<M: Medium> Core<M> {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     fn move_record(&self, work: &mut Work<'_>, key: &[u8], runs: &FxHashSet<u64>) -> Walk<Moved> {
         let place = self.lock_place(key)?;
         let Some(entry) = place.entry else {

@@ -7,7 +7,7 @@
 
 use medium::Medium;
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::find::{BorderEntry, LockedBorder};
 use super::in_line_log::BorderChange;
 use super::permutation::Permutation;
@@ -18,7 +18,7 @@ use super::version::Lock;
 /// Locks of nodes that are removed.
 type Doomed<'v, M> = Vec<Lock<'v, M>>;
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Removes the entry of a key from a locked border node.
     pub(super) fn remove(
         &self,

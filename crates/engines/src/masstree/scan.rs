@@ -13,7 +13,7 @@ use std::ops::Bound;
 use medium::{Lsn, Medium};
 use smallvec::{SmallVec, smallvec};
 
-use super::access::{Stop, View, Walk};
+use super::access::{Stop, TreeAccess, Walk};
 use super::cells::{NO_CELL, NO_WORD, SlotValue, side_of};
 use super::core::Core;
 use super::find::{Origin, ScanLeaf};
@@ -41,7 +41,7 @@ pub(super) struct NodesRead {
 }
 
 impl NodesRead {
-    fn add<M: Medium>(&mut self, view: &View<'_, M>, node: u64) -> Walk<()> {
+    fn add<M: Medium>(&mut self, view: &TreeAccess<'_, M>, node: u64) -> Walk<()> {
         self.count += 1;
         let places = view.guard.medium().extent().length() / size_of::<Border>() as u64;
         let epochs = view.epoch.saturating_sub(self.first_epoch) + 1;
@@ -121,7 +121,7 @@ impl ScannedEntry<'_> {
         }
     }
 
-    pub(super) fn value<M: Medium>(&self, view: &View<'_, M>) -> Result<SlotValue> {
+    pub(super) fn value<M: Medium>(&self, view: &TreeAccess<'_, M>) -> Result<SlotValue> {
         if view.core.are_words {
             return Ok(SlotValue::Word(self.content));
         }
@@ -129,7 +129,11 @@ impl ScannedEntry<'_> {
     }
 
     /// Appends the key.
-    pub(super) fn copy_key<M: Medium>(&self, view: &View<'_, M>, key: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn copy_key<M: Medium>(
+        &self,
+        view: &TreeAccess<'_, M>,
+        key: &mut Vec<u8>,
+    ) -> Result<()> {
         key.extend_from_slice(self.prefix);
         self.slice.append_to(key);
         if self.slice.class == LONGER {
@@ -143,7 +147,11 @@ impl ScannedEntry<'_> {
     }
 
     /// Appends the key and the value; returns the length of the key.
-    fn copy_entry<M: Medium>(&self, view: &View<'_, M>, buffer: &mut Vec<u8>) -> Result<usize> {
+    fn copy_entry<M: Medium>(
+        &self,
+        view: &TreeAccess<'_, M>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize> {
         let start = buffer.len();
         self.copy_key(view, buffer)?;
         let key_length = buffer.len() - start;
@@ -170,7 +178,7 @@ impl BorderEntries {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Reads the entries of a border node at one version, in the order of the scan, to its end
     /// there. If its neighbour was removed, the node covers more than when it was found. The scan
     /// reads the additional part where it goes on.
@@ -369,7 +377,7 @@ impl<'i, M: Medium> RangeBatches<'i, M> {
 /// Entries that a scan has found and not copied yet: their records are on the way from memory while
 /// the next nodes are read. All their keys begin with one prefix.
 struct PendingEntries<'v, 'm, M: Medium> {
-    view: &'v View<'m, M>,
+    view: &'v TreeAccess<'m, M>,
     /// Where the entries are copied to.
     batch: ScanBatch,
     prefix: Vec<u8>,
@@ -448,7 +456,7 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
             Bound::Included(key) | Bound::Excluded(key) => Some(&key[..]),
             Bound::Unbounded => None,
         };
-        let read = |view: &View<'_, M>| {
+        let read = |view: &TreeAccess<'_, M>| {
             let (prefix, entries) = Default::default();
             let mut pending = PendingEntries {
                 view,

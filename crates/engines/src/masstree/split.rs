@@ -11,7 +11,7 @@
 use medium::Medium;
 use smallvec::SmallVec;
 
-use super::access::{HEIGHT_MAX, NodeRef, View, Walk};
+use super::access::{HEIGHT_MAX, NodeRef, TreeAccess, Walk};
 use super::find::LockedBorder;
 use super::in_line_log::BorderChange;
 use super::layout::{Border, INTERIOR, Interior, OFFSET_MASK, nibble};
@@ -54,7 +54,7 @@ fn is_same(one: u64, other: u64) -> bool {
     (one ^ other) & (OFFSET_MASK | INTERIOR) == 0
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Locks the parent of the node `child`: an interior node, or the place of a root. The child is
     /// locked, and covers `key` in layer `depth` or above.
     pub(super) fn lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Parent<'_, M>> {
@@ -66,7 +66,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// One attempt of [`View::lock_parent`], which descends from the first root; `None` if the way
+    /// One attempt of [`TreeAccess::lock_parent`], which descends from the first root; `None` if the way
     /// to the child has changed meanwhile.
     fn try_lock_parent(&self, key: &[u8], depth: usize, child: u64) -> Walk<Option<Parent<'_, M>>> {
         let root = &self.anchor()?.root.value;
@@ -147,7 +147,7 @@ impl<M: Medium> View<'_, M> {
         }
     }
 
-    /// Sets a layer's root; [`View::prepare_root`] was called.
+    /// Sets a layer's root; [`TreeAccess::prepare_root`] was called.
     pub(super) fn set_root(
         &self,
         work: &mut Work<'_>,

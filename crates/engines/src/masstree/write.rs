@@ -2,7 +2,7 @@
 
 use medium::Medium;
 
-use super::access::{View, Walk};
+use super::access::{TreeAccess, Walk};
 use super::cells::{NO_CELL, cell_pointer, side_of};
 use super::core::Core;
 use super::find::{BorderEntry, LockedBorder};
@@ -30,9 +30,9 @@ impl<M: Medium> Core<M> {
     /// epoch.
     pub(super) fn attempt_twice<T>(
         &self,
-        change: impl Fn(&View<'_, M>, &mut Work<'_>) -> Walk<T>,
+        change: impl Fn(&TreeAccess<'_, M>, &mut Work<'_>) -> Walk<T>,
     ) -> Result<T> {
-        let attempt = |(view, mut work): (View<'_, M>, Work<'_>)| {
+        let attempt = |(view, mut work): (TreeAccess<'_, M>, Work<'_>)| {
             change(&view, &mut work).map_err(|stop| self.error_of(stop))
         };
         let changed = attempt(self.enter());
@@ -48,7 +48,7 @@ impl<M: Medium> Core<M> {
     }
 }
 
-impl<M: Medium> View<'_, M> {
+impl<M: Medium> TreeAccess<'_, M> {
     /// Does the work of [`Core::write`], with a pass.
     pub(super) fn write(
         &self,

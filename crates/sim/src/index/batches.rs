@@ -11,6 +11,7 @@ use engines::index::{
     Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Observed, Scan, Value,
     Violation, Written,
 };
+use engines::versions::TreeVersions;
 use engines::{Error, ErrorKind, Result as EngineResult};
 use medium::sim::Sim;
 use medium::{Lsn, Word};
@@ -217,7 +218,13 @@ impl BatchSubject {
                 .find(|root| root.name == NAMES[tree]))
         };
         let found = root(pool)?;
-        let plain = |tree| Arc::new(StripedTree::new(pool, AnyTree::records(tree)));
+        let plain = |tree| {
+            Arc::new(StripedTree::new(
+                pool,
+                AnyTree::records(tree),
+                TreeVersions::without_views(pool),
+            ))
+        };
         let index = match (&self.kinds[tree], &found) {
             (TreeKind::PlainWords, Some(root)) => plain(PlainWords::open(pool, root)?),
             (TreeKind::PlainWords, None) => plain(PlainWords::create(pool, NAMES[tree])?),
@@ -293,6 +300,7 @@ impl BatchSubject {
                         .map_or(Condition::Absent, |value| Condition::Equals(&value[..])),
                 })
                 .collect(),
+            transaction: None,
         };
         match batch::write(&opened.pool, &batch) {
             Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => Ok(false),

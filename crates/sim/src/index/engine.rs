@@ -6,6 +6,7 @@ use std::sync::Arc;
 use engines::batch::StripedTree;
 use engines::engine::{CodecKind, Contract, Engine, Nodes, Opening};
 use engines::index::{EpochLength, Index};
+use engines::versions::TreeVersions;
 use medium::sim::Sim;
 use pool::{Pool, TreeRoot};
 
@@ -212,12 +213,20 @@ impl Explorable for Explored {
 
     fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<StripedTree>> {
         let created = (self.engine.media.sim.create)(pool, name, self.coded(), &self.creation)?;
-        Ok(Arc::new(StripedTree::new(pool, created)))
+        Ok(Arc::new(StripedTree::new(
+            pool,
+            created,
+            TreeVersions::without_views(pool),
+        )))
     }
 
     fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<StripedTree>> {
         let opened = (self.engine.media.sim.open)(pool, root, self.coded(), &self.opening)?;
-        Ok(Arc::new(StripedTree::new(pool, opened)))
+        Ok(Arc::new(StripedTree::new(
+            pool,
+            opened,
+            TreeVersions::without_views(pool),
+        )))
     }
 
     fn leaf_entries(&self) -> usize {

@@ -13,6 +13,7 @@ use engines::index::{
     Bounds, Condition, Direction, Index, IndexStat, NextEntry, Observed, Scan, Value, Violation,
     Written,
 };
+use engines::versions::TreeVersions;
 use everleaf_sim::index::IndexOperation::{
     self, Insert, Remove, Scan as Forward, ScanBack as Backward, Visit,
 };
@@ -43,12 +44,20 @@ impl Explorable for ByPosition {
 
     fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<StripedTree>> {
         let tree = AnyTree::records(Positions(self.0.create(pool, name)?));
-        Ok(Arc::new(StripedTree::new(pool, tree)))
+        Ok(Arc::new(StripedTree::new(
+            pool,
+            tree,
+            TreeVersions::without_views(pool),
+        )))
     }
 
     fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<StripedTree>> {
         let tree = AnyTree::records(Positions(self.0.open(pool, root)?));
-        Ok(Arc::new(StripedTree::new(pool, tree)))
+        Ok(Arc::new(StripedTree::new(
+            pool,
+            tree,
+            TreeVersions::without_views(pool),
+        )))
     }
 
     fn leaf_entries(&self) -> usize {

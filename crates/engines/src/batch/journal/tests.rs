@@ -11,6 +11,7 @@ use crate::batch::{BatchRequest, BatchTree, StripedTree, Unfinished, Write, writ
 use crate::engine::{AnyTree, CodecKind, Engine};
 use crate::index::RecordCodec;
 use crate::rntree::{RnTree, RnTreeOptions};
+use crate::versions::TreeVersions;
 
 /// A time that is longer than any test takes.
 const EVER: Duration = Duration::from_secs(60);
@@ -18,7 +19,11 @@ const EVER: Duration = Duration::from_secs(60);
 /// Writes a batch to a new tree of a pool.
 fn write_to_new_tree(pool: &Pool<Dax>) -> crate::Result<()> {
     let tree = RnTree::<Dax, RecordCodec>::create(pool, "tree", RnTreeOptions::default())?;
-    let tree = StripedTree::new(pool, AnyTree::records(tree));
+    let tree = StripedTree::new(
+        pool,
+        AnyTree::records(tree),
+        TreeVersions::without_views(pool),
+    );
     let target = BatchTree::new("tree", &tree, 1, CodecKind::Record, &Engine::RNTREE);
     let only = Write {
         tree: 0,
@@ -29,6 +34,7 @@ fn write_to_new_tree(pool: &Pool<Dax>) -> crate::Result<()> {
         trees: vec![target],
         writes: vec![only],
         conditions: Vec::new(),
+        transaction: None,
     };
     write(pool, &batch).map(drop)
 }

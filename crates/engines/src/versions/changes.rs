@@ -1,0 +1,467 @@
+//! The changes of one tree that views may need: what its keys held before.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use medium::sync::{AtomicU64, Mutex, Ordering};
+use medium::{Lsn, Medium};
+use pool::Pool;
+use smallvec::SmallVec;
+
+use super::Versions;
+use crate::index::{Bounds, Direction, Observed, Value};
+use crate::{Error, ErrorKind, Result};
+
+/// The number of a write in the order of the writes of a store. Of two writes to one key, the one
+/// with the lower stamp came first.
+pub type Stamp = u64;
+
+/// Changes that are read under one lock of a tree's changes, at most.
+const CHANGES_AT_ONCE: usize = 256;
+/// Bytes that an entry of the map of changed keys takes beside its key, about.
+const KEY_BYTES: usize = 96;
+/// Bytes that an old value takes beside its content, about.
+const VALUE_BYTES: usize = 80;
+
+/// What a key held before a change.
+#[derive(Clone, Debug)]
+pub struct OldValue {
+    held: Held,
+    /// The LSN at which it is durable.
+    lsn: Lsn,
+}
+
+#[derive(Clone, Debug)]
+enum Held {
+    Absent,
+    Value(Value),
+    /// It could not be read: damage at this offset of the pool.
+    Damaged {
+        offset: u64,
+        what: Arc<str>,
+    },
+}
+
+impl OldValue {
+    /// A key that was absent, durably.
+    pub(super) const ABSENT: Self = Self {
+        held: Held::Absent,
+        lsn: Lsn::DURABLE,
+    };
+
+    /// The result of reading a key. Damage is an answer: a view gets it when it reads the key.
+    ///
+    /// # Errors
+    /// Any other error of the read.
+    pub(crate) fn of(read: Result<Observed<Option<Value>>>) -> Result<Self> {
+        let (held, lsn) = match read {
+            Ok(found) => {
+                let held = match found.value {
+                    Some(value) => Held::Value(value),
+                    None => Held::Absent,
+                };
+                (held, found.lsn)
+            }
+            Err(error) => match error.kind() {
+                ErrorKind::Corrupt { offset, what } => {
+                    let what = Arc::from(what.as_str());
+                    let offset = *offset;
+                    (Held::Damaged { offset, what }, Lsn::DURABLE)
+                }
+                _ => return Err(error),
+            },
+        };
+        Ok(Self { held, lsn })
+    }
+
+    /// The result of reading a key of a tree of words.
+    ///
+    /// # Errors
+    /// Those of [`OldValue::of`].
+    pub(crate) fn of_word(read: Result<Observed<Option<u64>>>) -> Result<Self> {
+        let as_bytes = |word: Option<u64>| word.map(|word| Value::from_slice(&word.to_be_bytes()));
+        Self::of(read.map(|found| found.map(as_bytes)))
+    }
+
+    /// What a read of the key returned before the change.
+    pub(super) fn into_read(self) -> Result<Observed<Option<Value>>> {
+        let value = match self.held {
+            Held::Absent => None,
+            Held::Value(value) => Some(value),
+            Held::Damaged { offset, what } => return Err(Error::corrupt(offset, &*what)),
+        };
+        Ok(Observed {
+            value,
+            lsn: self.lsn,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let content = match &self.held {
+            Held::Absent => 0,
+            Held::Value(value) => value.len(),
+            Held::Damaged { what, .. } => what.len(),
+        };
+        VALUE_BYTES + content
+    }
+}
+
+/// A value that a key held from one change to the next.
+#[derive(Debug)]
+struct KeptValue {
+    /// The stamp of the change before, or 0 if that is not known.
+    from: Stamp,
+    /// The stamp of the change that replaced it.
+    until: Stamp,
+    old: OldValue,
+}
+
+/// The changes of one key.
+#[derive(Debug)]
+struct KeyChanges {
+    /// The stamp of the last one.
+    last: Stamp,
+    /// The values that a view may need, in order of their stamps.
+    kept: SmallVec<[KeptValue; 1]>,
+}
+
+impl KeyChanges {
+    /// The value of the key as of `stamp`, if it has changed since.
+    fn value_at(&self, stamp: Stamp) -> Option<&KeptValue> {
+        self.kept.iter().find(|kept| kept.until > stamp)
+    }
+}
+
+/// The changes of one tree.
+#[derive(Debug, Default)]
+struct TreeChanges {
+    keys: BTreeMap<Arc<[u8]>, KeyChanges>,
+    /// The stamps of bulk loads, ascending. The tree was empty before each.
+    loads: Vec<Stamp>,
+}
+
+impl TreeChanges {
+    /// The first load after `stamp`.
+    fn load_after(&self, stamp: Stamp) -> Option<Stamp> {
+        self.loads.iter().copied().find(|load| *load > stamp)
+    }
+}
+
+/// The versions of one open tree.
+#[derive(Debug)]
+pub struct TreeVersions {
+    store: Arc<Versions>,
+    /// The stamp at which the tree was made, or 0 if it was there when the store was opened.
+    made: Stamp,
+    /// The stamp of the newest change. It is stored before the change is published in the tree.
+    newest: AtomicU64,
+    changes: Mutex<TreeChanges>,
+}
+
+/// Changes of the keys of a range, in its order, and how far they are known.
+#[derive(Debug, Default)]
+pub(super) struct ChangesWithin {
+    /// The changed keys, each with what it held at the stamp of the view.
+    pub(super) keys: Vec<ChangedKey>,
+    /// The last key up to which all changes are in the list; `None` if that is the whole range.
+    pub(super) up_to: Option<Arc<[u8]>>,
+    /// Whether the tree was empty between the stamp and now, before a bulk load: then it held only
+    /// what the changes say.
+    pub(super) is_loaded_since: bool,
+}
+
+/// A key that has changed since a stamp, and what it held then.
+#[derive(Clone, Debug)]
+pub(super) struct ChangedKey {
+    pub(super) key: Arc<[u8]>,
+    pub(super) old: OldValue,
+}
+
+/// What a change did to the memory of a tree's changes.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// The key, if it has changed for the first time since its changes were forgotten.
+    pub(super) new_key: Option<Arc<[u8]>>,
+    pub(super) bytes_added: usize,
+    pub(super) bytes_freed: usize,
+}
+
+/// How forgetting a key ended.
+#[derive(Debug)]
+pub(super) struct Forgotten {
+    pub(super) bytes_freed: usize,
+    /// The stamp of the first change that is left; `None` if none is.
+    pub(super) next: Option<Stamp>,
+}
+
+impl TreeVersions {
+    /// The versions of a tree that was there when the store was opened.
+    pub fn of_existing(store: &Arc<Versions>) -> Arc<Self> {
+        Self::made_at(store, 0)
+    }
+
+    /// The versions of a tree that was made now: it is empty in the views that are open.
+    pub fn of_new(store: &Arc<Versions>) -> Arc<Self> {
+        Self::made_at(store, store.next_stamp())
+    }
+
+    /// The versions of a tree outside of a store, of which nobody opens a view.
+    pub fn without_views<M: Medium>(pool: &Pool<M>) -> Arc<Self> {
+        Self::of_existing(&Versions::new::<M>(0, pool.process()))
+    }
+
+    fn made_at(store: &Arc<Versions>, made: Stamp) -> Arc<Self> {
+        Arc::new(Self {
+            store: Arc::clone(store),
+            made,
+            newest: AtomicU64::new(0),
+            changes: Mutex::default(),
+        })
+    }
+
+    /// The versions of the store.
+    #[inline(always)]
+    pub fn store(&self) -> &Arc<Versions> {
+        &self.store
+    }
+
+    /// Whether nothing of the tree has changed since `stamp`.
+    #[inline]
+    pub(super) fn is_unchanged_since(&self, stamp: Stamp) -> bool {
+        // ORDER: pairs with the store in `note_newest`. A reader that has seen what a write has
+        // published in the tree sees its stamp here.
+        self.newest.load(Ordering::Acquire) <= stamp
+    }
+
+    /// Notes the stamp of a change, before it is published in the tree.
+    fn note_newest(&self, stamp: Stamp) {
+        self.newest.store(stamp, Ordering::Release);
+    }
+
+    /// Whether the tree was made after `stamp`.
+    #[inline]
+    pub(super) fn is_made_after(&self, stamp: Stamp) -> bool {
+        self.made > stamp
+    }
+
+    /// What `key` held at `stamp`; `None` if it has not changed since, so that the tree has it.
+    pub(super) fn value_at(&self, key: &[u8], stamp: Stamp) -> Option<OldValue> {
+        if self.is_unchanged_since(stamp) {
+            return None;
+        }
+        let changes = self.changes.lock();
+        let load = changes.load_after(stamp);
+        let kept = changes
+            .keys
+            .get(key)
+            .and_then(|changes| changes.value_at(stamp));
+        match (kept, load) {
+            // The key had changed before the tree was loaded.
+            (Some(kept), Some(load)) if kept.until < load => Some(kept.old.clone()),
+            (_, Some(_)) => Some(OldValue::ABSENT),
+            (Some(kept), None) => Some(kept.old.clone()),
+            (None, None) => None,
+        }
+    }
+
+    /// The keys within `bounds` that have changed since `stamp`, some at a time.
+    pub(super) fn changes_within(
+        &self,
+        bounds: &Bounds,
+        direction: Direction,
+        stamp: Stamp,
+    ) -> ChangesWithin {
+        let mut found = ChangesWithin::default();
+        if self.is_unchanged_since(stamp) || is_empty_range(bounds) {
+            return found;
+        }
+        let changes = self.changes.lock();
+        let load = changes.load_after(stamp);
+        found.is_loaded_since = load.is_some();
+
+        let range = (as_slices(&bounds.lower), as_slices(&bounds.upper));
+        let mut keys = changes.keys.range::<[u8], _>(range);
+        for examined in 0.. {
+            let next = match direction {
+                Direction::Forward => keys.next(),
+                Direction::Reverse => keys.next_back(),
+            };
+            let Some((key, changes)) = next else {
+                break;
+            };
+            if let Some(kept) = changes.value_at(stamp)
+                && load.is_none_or(|load| kept.until < load)
+            {
+                found.keys.push(ChangedKey {
+                    key: Arc::clone(key),
+                    old: kept.old.clone(),
+                });
+            }
+            if examined + 1 == CHANGES_AT_ONCE {
+                found.up_to = Some(Arc::clone(key));
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether `key` has changed since `stamp`.
+    fn has_changed(changes: &TreeChanges, key: &[u8], stamp: Stamp) -> bool {
+        match changes.keys.get(key) {
+            Some(changes) => changes.last > stamp,
+            None => false,
+        }
+    }
+
+    /// The first of these keys that has changed since `stamp`, or else the first key of one of these
+    /// ranges that has.
+    pub(super) fn first_changed<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        ranges: impl Iterator<Item = &'k Bounds>,
+        stamp: Stamp,
+    ) -> Option<FirstChanged> {
+        if self.is_unchanged_since(stamp) {
+            return None;
+        }
+        let changes = self.changes.lock();
+        if changes.load_after(stamp).is_some() {
+            return Some(FirstChanged::WholeTree);
+        }
+        for key in keys {
+            if Self::has_changed(&changes, key, stamp) {
+                return Some(FirstChanged::Key(key.to_vec()));
+            }
+        }
+        for bounds in ranges {
+            if is_empty_range(bounds) {
+                continue;
+            }
+            let range = (as_slices(&bounds.lower), as_slices(&bounds.upper));
+            let mut changed = changes.keys.range::<[u8], _>(range);
+            if let Some((key, _)) = changed.find(|(_, changes)| changes.last > stamp) {
+                return Some(FirstChanged::InRange(key.to_vec()));
+            }
+        }
+        None
+    }
+
+    /// Records that `key` changes, and what it held before. `is_needed` says whether a view has a
+    /// stamp from the first number on and below the second. The caller has the clock's lock.
+    pub(super) fn record(
+        &self,
+        key: &[u8],
+        stamp: Stamp,
+        old: OldValue,
+        is_needed: impl Fn(Stamp, Stamp) -> bool,
+    ) -> Kept {
+        let mut kept = Kept::default();
+        let mut changes = self.changes.lock();
+        self.note_newest(stamp);
+        let Some(known) = changes.keys.get_mut(key) else {
+            // No change of the key is newer than the oldest view.
+            let key: Arc<[u8]> = Arc::from(key);
+            kept.bytes_added = KEY_BYTES + key.len() + old.bytes();
+            kept.new_key = Some(Arc::clone(&key));
+            let first = KeptValue {
+                from: 0,
+                until: stamp,
+                old,
+            };
+            let first = KeyChanges {
+                last: stamp,
+                kept: SmallVec::from_iter([first]),
+            };
+            changes.keys.insert(key, first);
+            return kept;
+        };
+        let from = std::mem::replace(&mut known.last, stamp);
+        if !is_needed(from, stamp) {
+            return kept;
+        }
+        // Views may have been closed since. Their values go, so that a key that is written often
+        // keeps no more values than there are views.
+        known.kept.retain(|value| {
+            let stays = is_needed(value.from, value.until);
+            if !stays {
+                kept.bytes_freed += value.old.bytes();
+            }
+            stays
+        });
+        kept.bytes_added = old.bytes();
+        known.kept.push(KeptValue {
+            from,
+            until: stamp,
+            old,
+        });
+        kept
+    }
+
+    /// Records that a bulk load fills the tree, which is empty. The caller has the clock's lock.
+    pub(super) fn record_load(&self, stamp: Stamp) {
+        let mut changes = self.changes.lock();
+        self.note_newest(stamp);
+        changes.loads.push(stamp);
+    }
+
+    /// Forgets the values of `key` that no view with a stamp from `oldest` on needs.
+    pub(super) fn forget(&self, key: &[u8], oldest: Stamp) -> Forgotten {
+        let mut forgotten = Forgotten {
+            bytes_freed: 0,
+            next: None,
+        };
+        let mut changes = self.changes.lock();
+        let Some(known) = changes.keys.get_mut(key) else {
+            return forgotten;
+        };
+        known.kept.retain(|value| {
+            let stays = value.until > oldest;
+            if !stays {
+                forgotten.bytes_freed += value.old.bytes();
+            }
+            stays
+        });
+        if known.last > oldest {
+            let first = known.kept.first();
+            forgotten.next = Some(first.map_or(known.last, |kept| kept.until));
+            return forgotten;
+        }
+        changes.keys.remove(key);
+        forgotten.bytes_freed += KEY_BYTES + key.len();
+        forgotten
+    }
+
+    /// Forgets the loads that all views with a stamp from `oldest` on have seen.
+    pub(super) fn forget_loads(&self, oldest: Stamp) {
+        self.changes.lock().loads.retain(|load| *load > oldest);
+    }
+}
+
+/// What a transaction has read and another write has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FirstChanged {
+    /// This key.
+    Key(Vec<u8>),
+    /// This key of a range.
+    InRange(Vec<u8>),
+    /// All keys: the tree was loaded.
+    WholeTree,
+}
+
+fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Whether no key can lie within the bounds. The map of keys panics at some of them.
+fn is_empty_range(bounds: &Bounds) -> bool {
+    let (Bound::Included(lower) | Bound::Excluded(lower)) = &bounds.lower else {
+        return false;
+    };
+    let (Bound::Included(upper) | Bound::Excluded(upper)) = &bounds.upper else {
+        return false;
+    };
+    let are_included =
+        matches!(bounds.lower, Bound::Included(_)) && matches!(bounds.upper, Bound::Included(_));
+    lower > upper || lower == upper && !are_included
+}

@@ -1,0 +1,248 @@
+//! The clock of a store: the order of its writes, and the views that are open.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use medium::sync::{AtomicBool, Ordering};
+
+use super::changes::{OldValue, Stamp, TreeVersions};
+
+/// A view as the clock knows it.
+#[derive(Debug)]
+pub(super) struct ViewState {
+    /// The view has the writes with stamps up to this one.
+    pub(super) stamp: Stamp,
+    /// Distinguishes views with the same stamp.
+    number: u64,
+    pub(super) opened: Instant,
+    /// Whether its values were forgotten, because they took too much memory.
+    has_ended: AtomicBool,
+}
+
+impl ViewState {
+    #[inline]
+    pub(super) fn has_ended(&self) -> bool {
+        // ORDER: pairs with the store in `Clock::end_oldest`. A reader that misses a value that was
+        // forgotten sees that the view has ended: it has taken the lock of the changes since.
+        self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn id(&self) -> (Stamp, u64) {
+        (self.stamp, self.number)
+    }
+}
+
+/// Whether writes record what they change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Switch {
+    #[default]
+    Off,
+    /// Some writes that are under way may not have seen that they should.
+    Starting,
+    On,
+}
+
+/// Something to forget, once no view needs it.
+#[derive(Debug)]
+struct Forgettable {
+    /// The stamp of the change. No view below it may be left.
+    stamp: Stamp,
+    tree: Arc<TreeVersions>,
+    /// The key that has changed; `None` for a bulk load.
+    key: Option<Arc<[u8]>>,
+}
+
+/// What the lock of the clock guards. Nothing is waited for under it.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// The stamp of the last write.
+    pub(super) stamp: Stamp,
+    pub(super) switch: Switch,
+    /// How often the versions were switched on.
+    pub(super) generation: u64,
+    /// Threads that open a view, and have not registered it yet.
+    pub(super) openers: usize,
+    /// Threads that drop or rename a tree.
+    pub(super) tree_changers: usize,
+    views: BTreeMap<(Stamp, u64), Arc<ViewState>>,
+    views_opened: u64,
+    /// The stamps of the writes that are not published yet.
+    unpublished: Vec<Stamp>,
+    /// One item for each changed key, and one for each load: the one whose turn comes first is in
+    /// front, or close to it.
+    forgettable: VecDeque<Forgettable>,
+    bytes: usize,
+    keys: usize,
+    /// When the last view was closed.
+    idle_since: Option<Instant>,
+}
+
+/// Figures about the views of a store and the memory that they take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VersionsStat {
+    /// Views that are open: snapshots and transactions.
+    pub views: usize,
+    /// How long the oldest one has been open.
+    pub oldest_view: Option<std::time::Duration>,
+    /// Keys whose old values are kept for views.
+    pub keys: usize,
+    /// Bytes of memory that these take, about.
+    pub bytes: usize,
+}
+
+impl Clock {
+    pub(super) fn has_views(&self) -> bool {
+        !self.views.is_empty()
+    }
+
+    /// Registers a view of the present moment.
+    pub(super) fn register(&mut self) -> Arc<ViewState> {
+        self.views_opened += 1;
+        let view = Arc::new(ViewState {
+            stamp: self.stamp,
+            number: self.views_opened,
+            opened: Instant::now(),
+            has_ended: AtomicBool::new(false),
+        });
+        self.views.insert(view.id(), Arc::clone(&view));
+        self.idle_since = None;
+        view
+    }
+
+    /// Takes a view out of the list, if it has not ended before.
+    pub(super) fn unregister(&mut self, view: &ViewState) {
+        self.views.remove(&view.id());
+        if self.views.is_empty() {
+            self.idle_since = Some(Instant::now());
+        }
+    }
+
+    /// Whether no view was open for this long, so that the versions may be switched off.
+    pub(super) fn is_idle_for(&self, linger: std::time::Duration) -> bool {
+        let is_unused = self.views.is_empty() && self.openers == 0;
+        is_unused
+            && self.switch == Switch::On
+            && self
+                .idle_since
+                .is_some_and(|since| linger.is_zero() || since.elapsed() >= linger)
+    }
+
+    /// Whether a view has a stamp from `from` on and below `until`.
+    fn has_view_within(&self, from: Stamp, until: Stamp) -> bool {
+        self.views.range((from, 0)..(until, 0)).next().is_some()
+    }
+
+    /// The next stamp, of a write that has yet to be published.
+    pub(super) fn begin_write(&mut self) -> Stamp {
+        self.stamp += 1;
+        self.unpublished.push(self.stamp);
+        self.stamp
+    }
+
+    /// Notes that a write was published, or failed.
+    pub(super) fn end_write(&mut self, stamp: Stamp) {
+        if let Some(index) = self.unpublished.iter().position(|other| *other == stamp) {
+            self.unpublished.swap_remove(index);
+        }
+    }
+
+    /// Whether a write with a stamp up to this one is not published yet.
+    pub(super) fn has_unpublished(&self, up_to: Stamp) -> bool {
+        self.unpublished.iter().any(|stamp| *stamp <= up_to)
+    }
+
+    /// Records what a write replaces.
+    pub(super) fn record(
+        &mut self,
+        tree: &Arc<TreeVersions>,
+        key: &[u8],
+        stamp: Stamp,
+        old: OldValue,
+    ) {
+        let is_needed = |from, until| self.has_view_within(from, until);
+        let kept = tree.record(key, stamp, old, is_needed);
+        self.bytes += kept.bytes_added;
+        self.bytes = self.bytes.saturating_sub(kept.bytes_freed);
+        if let Some(key) = kept.new_key {
+            self.keys += 1;
+            self.forgettable.push_back(Forgettable {
+                stamp,
+                tree: Arc::clone(tree),
+                key: Some(key),
+            });
+        }
+    }
+
+    /// Records that a bulk load fills an empty tree.
+    pub(super) fn record_load(&mut self, tree: &Arc<TreeVersions>, stamp: Stamp) {
+        tree.record_load(stamp);
+        self.forgettable.push_back(Forgettable {
+            stamp,
+            tree: Arc::clone(tree),
+            key: None,
+        });
+    }
+
+    /// Forgets at most `most` changes that no view needs. Returns whether there are more.
+    pub(super) fn forget(&mut self, most: usize) -> bool {
+        let oldest = self.views.keys().next().map(|(stamp, _)| *stamp);
+        let oldest = oldest.unwrap_or(Stamp::MAX);
+        for _ in 0..most {
+            let is_due = |next: &Forgettable| next.stamp <= oldest;
+            if !self.forgettable.front().is_some_and(is_due) {
+                return false;
+            }
+            let Some(next) = self.forgettable.pop_front() else {
+                return false;
+            };
+            let Some(key) = &next.key else {
+                next.tree.forget_loads(oldest);
+                continue;
+            };
+            let forgotten = next.tree.forget(key, oldest);
+            self.bytes = self.bytes.saturating_sub(forgotten.bytes_freed);
+            match forgotten.next {
+                // It comes later than some of those behind, which only delays it.
+                Some(stamp) => self.forgettable.push_back(Forgettable { stamp, ..next }),
+                None => self.keys -= 1,
+            }
+        }
+        true
+    }
+
+    /// Ends the oldest views until the changes take no more than this many bytes.
+    pub(super) fn keep_within(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max {
+            if self.forget(1) {
+                continue;
+            }
+            if !self.end_oldest() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the oldest view; `false` if there is none.
+    fn end_oldest(&mut self) -> bool {
+        let Some((_, oldest)) = self.views.pop_first() else {
+            return false;
+        };
+        // ORDER: it is marked before anything is forgotten; the load is in `has_ended`.
+        oldest.has_ended.store(true, Ordering::Release);
+        if self.views.is_empty() {
+            self.idle_since = Some(Instant::now());
+        }
+        true
+    }
+
+    pub(super) fn stat(&self) -> VersionsStat {
+        let opened = self.views.values().map(|view| view.opened).min();
+        VersionsStat {
+            views: self.views.len(),
+            oldest_view: opened.map(|opened| opened.elapsed()),
+            keys: self.keys,
+            bytes: self.bytes,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What a transaction has read: keys, and ranges as far as they were consumed.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::changes::{FirstChanged, Stamp, TreeVersions};
+use crate::index::{Bounds, Direction};
+
+/// The keys and ranges that a transaction has read.
+#[derive(Debug, Default)]
+pub struct ReadSet {
+    trees: Vec<TreeReads>,
+}
+
+#[derive(Debug)]
+struct TreeReads {
+    tree: Arc<TreeVersions>,
+    /// Its name, for errors.
+    name: String,
+    keys: BTreeSet<Vec<u8>>,
+    ranges: Vec<ReadRange>,
+}
+
+/// A range that is being read.
+#[derive(Debug)]
+struct ReadRange {
+    direction: Direction,
+    /// The part that was read; `None` before the first entry.
+    bounds: Option<Bounds>,
+    /// Where the reading began.
+    from: Bound<Vec<u8>>,
+}
+
+/// One range of a [`ReadSet`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReadSpan {
+    tree: usize,
+    range: usize,
+}
+
+/// Something that a transaction has read, and that another write has changed since.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conflict {
+    /// The tree's name.
+    pub tree: String,
+    /// What has changed in it.
+    pub changed: FirstChanged,
+}
+
+impl ReadSet {
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.trees.is_empty()
+    }
+
+    /// Notes that a key was read.
+    pub fn note_key(&mut self, tree: &Arc<TreeVersions>, name: &str, key: &[u8]) {
+        let tree = self.number(tree, name);
+        let keys = &mut self.trees[tree].keys;
+        if !keys.contains(key) {
+            keys.insert(key.to_vec());
+        }
+    }
+
+    /// Notes that a range is being read, from one of its ends on.
+    pub fn begin_range(
+        &mut self,
+        tree: &Arc<TreeVersions>,
+        name: &str,
+        from: Bound<Vec<u8>>,
+        direction: Direction,
+    ) -> ReadSpan {
+        let tree = self.number(tree, name);
+        let ranges = &mut self.trees[tree].ranges;
+        ranges.push(ReadRange {
+            direction,
+            bounds: None,
+            from,
+        });
+        ReadSpan {
+            tree,
+            range: ranges.len() - 1,
+        }
+    }
+
+    /// Notes how far a range was read: to a key, or to its end.
+    pub fn extend_range(&mut self, span: ReadSpan, to: Bound<&[u8]>) {
+        let range = &mut self.trees[span.tree].ranges[span.range];
+        let bounds = range.bounds.get_or_insert_with(|| {
+            let mut bounds = Bounds::all();
+            match range.direction {
+                Direction::Forward => bounds.lower = range.from.clone(),
+                Direction::Reverse => bounds.upper = range.from.clone(),
+            }
+            bounds
+        });
+        let end = match range.direction {
+            Direction::Forward => &mut bounds.upper,
+            Direction::Reverse => &mut bounds.lower,
+        };
+        set_bound(end, to);
+    }
+
+    /// Something that was read and has changed since `stamp`.
+    pub(super) fn conflict_since(&self, stamp: Stamp) -> Option<Conflict> {
+        self.trees.iter().find_map(|reads| {
+            let keys = reads.keys.iter().map(Vec::as_slice);
+            let ranges = reads
+                .ranges
+                .iter()
+                .filter_map(|range| range.bounds.as_ref());
+            let changed = reads.tree.first_changed(keys, ranges, stamp)?;
+            Some(Conflict {
+                tree: reads.name.clone(),
+                changed,
+            })
+        })
+    }
+
+    fn number(&mut self, tree: &Arc<TreeVersions>, name: &str) -> usize {
+        let known = self
+            .trees
+            .iter()
+            .position(|reads| Arc::ptr_eq(&reads.tree, tree));
+        known.unwrap_or_else(|| {
+            self.trees.push(TreeReads {
+                tree: Arc::clone(tree),
+                name: name.to_owned(),
+                keys: BTreeSet::new(),
+                ranges: Vec::new(),
+            });
+            self.trees.len() - 1
+        })
+    }
+}
+
+/// Replaces a bound, and uses the memory of its key again.
+fn set_bound(bound: &mut Bound<Vec<u8>>, to: Bound<&[u8]>) {
+    match (bound, to) {
+        (Bound::Included(key), Bound::Included(to)) => {
+            key.clear();
+            key.extend_from_slice(to);
+        }
+        (bound, to) => *bound = to.map(<[u8]>::to_vec),
+    }
+}

@@ -1,0 +1,191 @@
+//! Recording what a write replaces, before it is published.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use medium::sync::{Mutex, MutexGuard, Ordering};
+
+use super::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
+use super::clock::Clock;
+use super::read_set::ReadSet;
+use super::{KEY_LOCKS, StoreView, Versions};
+use crate::{ErrorKind, Result};
+
+/// A write that has a stamp and is not published yet; views with later stamps wait for its drop.
+#[derive(Debug)]
+pub(crate) struct UnpublishedWrite<'v> {
+    versions: &'v Versions,
+    stamp: Stamp,
+}
+
+impl UnpublishedWrite<'_> {
+    /// Notes that the write is a batch that only the next open can finish. Views that ought to have
+    /// it fail.
+    pub(crate) fn leave_unfinished(self) {
+        // ORDER: it is noted before the drop ends the wait of views for this write.
+        self.versions
+            .unfinished
+            .fetch_min(self.stamp, Ordering::AcqRel);
+    }
+}
+
+impl Drop for UnpublishedWrite<'_> {
+    fn drop(&mut self) {
+        self.versions.clock.lock().end_write(self.stamp);
+    }
+}
+
+/// A key that a batch changes.
+#[derive(Debug)]
+pub(crate) struct BatchChange<'b> {
+    pub(crate) tree: &'b Arc<TreeVersions>,
+    pub(crate) key: &'b [u8],
+}
+
+/// What must not have changed since a view was opened, for a transaction that commits.
+#[derive(Debug)]
+pub(crate) struct TransactionCheck<'b> {
+    pub(crate) view: &'b StoreView,
+    pub(crate) reads: &'b ReadSet,
+}
+
+/// Old values that were read, and when.
+struct OldValues {
+    values: Vec<OldValue>,
+    /// [`Clock::generation`] at that time: in a later one, a write that has not seen the switch may
+    /// have changed the keys since.
+    generation: u64,
+    /// Up to this stamp the reads of the transaction are known to hold.
+    checked_up_to: Stamp,
+}
+
+impl Versions {
+    /// Locks a key, for a single write.
+    pub(crate) fn lock_key(&self, tree: &TreeVersions, key: &[u8]) -> MutexGuard<'_, ()> {
+        let locks = self
+            .key_locks
+            .get_or_init(|| (0..KEY_LOCKS).map(|_| Mutex::new(())).collect());
+        let mut hasher = DefaultHasher::new();
+        std::ptr::from_ref(tree).addr().hash(&mut hasher);
+        key.hash(&mut hasher);
+        locks[hasher.finish() as usize % KEY_LOCKS].lock()
+    }
+
+    /// Takes a stamp for a single write, and records what it replaces if there is a view. The key is
+    /// locked, and its stripe is shared.
+    ///
+    /// # Errors
+    /// Those of `read_old`, but for damage.
+    pub(crate) fn record_write(
+        &self,
+        tree: &Arc<TreeVersions>,
+        key: &[u8],
+        read_old: impl Fn() -> Result<OldValue>,
+    ) -> Result<UnpublishedWrite<'_>> {
+        let mut old = None;
+        loop {
+            let generation = {
+                let mut clock = self.clock.lock();
+                if !clock.has_views() {
+                    self.switch_off_if_idle(&mut clock);
+                    return Ok(self.stamped(&mut clock));
+                }
+                match old.take() {
+                    Some((value, generation)) if generation == clock.generation => {
+                        let write = self.stamped(&mut clock);
+                        clock.record(tree, key, write.stamp, value);
+                        clock.keep_within(self.bytes_max);
+                        return Ok(write);
+                    }
+                    _ => clock.generation,
+                }
+            };
+            old = Some((read_old()?, generation));
+        }
+    }
+
+    /// Takes a stamp for a batch, and records what it replaces if there is a view. If the batch is a
+    /// transaction, its reads are checked in the same step. The stripes of the keys are locked.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`], [`ErrorKind::ViewTooOld`] for a transaction; those of `read_old`, but
+    /// for damage.
+    pub(crate) fn record_batch(
+        &self,
+        changes: &[BatchChange<'_>],
+        read_old: impl Fn(usize) -> Result<OldValue>,
+        check: Option<&TransactionCheck<'_>>,
+    ) -> Result<UnpublishedWrite<'_>> {
+        let mut old: Option<OldValues> = None;
+        loop {
+            let (generation, now) = {
+                let mut clock = self.clock.lock();
+                if !clock.has_views() && check.is_none() {
+                    self.switch_off_if_idle(&mut clock);
+                    return Ok(self.stamped(&mut clock));
+                }
+                match old.take() {
+                    Some(old) if old.generation == clock.generation => {
+                        if let Some(check) = check {
+                            check.view.expect_whole()?;
+                            if clock.stamp != old.checked_up_to {
+                                check.expect_unchanged()?;
+                            }
+                        }
+                        let write = self.stamped(&mut clock);
+                        for (change, value) in changes.iter().zip(old.values) {
+                            clock.record(change.tree, change.key, write.stamp, value);
+                        }
+                        clock.keep_within(self.bytes_max);
+                        return Ok(write);
+                    }
+                    _ => (clock.generation, clock.stamp),
+                }
+            };
+            if let Some(check) = check {
+                // Most conflicts are found here, where no other write waits.
+                check.expect_unchanged()?;
+            }
+            old = Some(OldValues {
+                values: (0..changes.len()).map(&read_old).collect::<Result<_>>()?,
+                generation,
+                checked_up_to: now,
+            });
+        }
+    }
+
+    /// Takes a stamp for a bulk load, and records that its tree was empty. The calling thread has all
+    /// stripes of the tree alone.
+    pub(crate) fn record_load(&self, tree: &Arc<TreeVersions>) -> UnpublishedWrite<'_> {
+        let mut clock = self.clock.lock();
+        let write = self.stamped(&mut clock);
+        if clock.has_views() {
+            clock.record_load(tree, write.stamp);
+        }
+        write
+    }
+
+    fn stamped(&self, clock: &mut Clock) -> UnpublishedWrite<'_> {
+        UnpublishedWrite {
+            versions: self,
+            stamp: clock.begin_write(),
+        }
+    }
+}
+
+impl TransactionCheck<'_> {
+    /// Checks that nothing that the transaction has read has changed since its view was opened.
+    fn expect_unchanged(&self) -> Result<()> {
+        match self.reads.conflict_since(self.view.stamp()) {
+            None => Ok(()),
+            Some(conflict) => Err(ErrorKind::Conflict {
+                tree: conflict.tree,
+                key: match conflict.changed {
+                    FirstChanged::Key(key) | FirstChanged::InRange(key) => Some(key),
+                    FirstChanged::WholeTree => None,
+                },
+            }
+            .into()),
+        }
+    }
+}

@@ -1,0 +1,701 @@
+//! Transactions: reads, decisions and writes that happen at one moment, or not at all.
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "a key or a value is often made for the call"
+)]
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use engines::batch::{BatchRequest, BatchSize, EpochRead, TransactionReads, Write};
+use engines::index::{Bounds, Direction, Index, Observed, Scan, Value};
+use engines::versions::{ReadSet, ReadSpan, StoreView};
+use engines::{Error, ErrorKind, Result};
+use medium::Lsn;
+use parking_lot::Mutex;
+
+use crate::open_store::SharedStore;
+use crate::sealed::Sealed;
+use crate::view_reads::{ViewReads, of_other_store};
+use crate::{KeyFor, Pending, Store, Tree, TreeHandle, ValueFor, View};
+
+/// How long a transaction pauses after its first conflict. The pause doubles with each conflict.
+const PAUSE_MIN: Duration = Duration::from_micros(2);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(2);
+
+/// Reads and writes of trees of a store that happen at one moment, or not at all. Made by
+/// [`Store::transaction`] or [`Store::begin`].
+///
+/// Reads are those of [`View`]: they see the store as it was when the transaction began, and the
+/// transaction's own writes. Other threads see the writes once it has committed, all of them at
+/// once if they read by a [`Snapshot`](crate::Snapshot) or a transaction.
+///
+/// Transactions are strictly serialisable: each happens as if it were alone, at a moment between its
+/// begin and its commit. So the commit fails with [`ErrorKind::Conflict`] if another write has
+/// changed a key that the transaction has read, or has added, changed or removed one in a range as
+/// far as the transaction has read it. A transaction without writes never fails so. Reads outside of
+/// transactions and snapshots see each write on its own.
+///
+/// The writes are kept in memory until the commit. The limits are those of a batch: 16 MiB, or
+/// 10,000 writes to trees that are durable by epochs.
+pub struct Transaction {
+    // Dropped before the store.
+    view: StoreView,
+    writes: Vec<TreeWrites>,
+    size: BatchSize,
+    reads: Mutex<Reads>,
+    waits: ReadWaits,
+    /// Whether a read has failed because the view was ended.
+    is_too_old: AtomicBool,
+    store: SharedStore,
+}
+
+/// The transaction's writes to one tree.
+struct TreeWrites {
+    tree: Tree,
+    /// The new value of each key; `None` for a key that is removed.
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+/// When a transaction waits until what it has read is durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadWaits {
+    AtEachRead,
+    /// Once, before anything of it is returned to the caller.
+    AtTheEnd,
+}
+
+/// What a transaction has read.
+#[derive(Default)]
+struct Reads {
+    set: ReadSet,
+    /// The LSN by which all of it is durable.
+    lsn: Lsn,
+    /// The last read of a tree that is durable by epochs, and the epoch that ran then.
+    of_epoch: Option<EpochOfRead>,
+}
+
+struct EpochOfRead {
+    tree: Tree,
+    epoch: u64,
+}
+
+impl Reads {
+    /// Notes the epoch in which a tree is read, if it is durable by epochs. Called after the read.
+    fn note_epoch(&mut self, tree: &Tree) {
+        let Some(epochs) = tree.striped().epochs() else {
+            return;
+        };
+        self.of_epoch = Some(EpochOfRead {
+            tree: tree.clone(),
+            epoch: epochs.epoch_stat().running,
+        });
+    }
+}
+
+impl Store {
+    /// Runs a transaction: calls `run` and commits what it has written. If another write comes
+    /// between, `run` is called again, after a pause that grows, at most as often as
+    /// [`Options::transaction_attempts`](crate::Options::transaction_attempts) says. Durable when
+    /// this returns, as [`Store::write`] says, and so is everything that `run` has read.
+    ///
+    /// An error that `run` returns undoes the transaction, and is returned as it is; a panic undoes
+    /// it and goes on.
+    ///
+    /// ```
+    /// use everleaf::{Error, View};
+    ///
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let accounts = store.typed::<String, u64>("accounts")?;
+    /// accounts.put("ada", &70)?;
+    ///
+    /// let is_paid = store.transaction(|tx| {
+    ///     let ada = tx.get(&accounts, "ada")?.unwrap_or(0);
+    ///     if ada < 30 {
+    ///         return Ok::<_, Error>(false);
+    ///     }
+    ///     let bob = tx.get(&accounts, "bob")?.unwrap_or(0);
+    ///     tx.put(&accounts, "ada", &(ada - 30))?;
+    ///     tx.put(&accounts, "bob", &(bob + 30))?;
+    ///     Ok(true)
+    /// })?;
+    /// assert!(is_paid);
+    /// assert_eq!(accounts.get("bob")?, Some(30));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `run`; [`ErrorKind::Conflict`] or [`ErrorKind::ViewTooOld`] if the last attempt
+    /// failed so; those of [`Store::write`].
+    pub fn transaction<T, E: From<Error>>(
+        &self,
+        mut run: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut pause = PAUSE_MIN;
+        let mut attempts_left = self.inner.opening.transaction_attempts;
+        loop {
+            attempts_left = attempts_left.saturating_sub(1);
+            let mut transaction = self.begin_with(ReadWaits::AtTheEnd)?;
+            let result = run(&mut transaction);
+            match result {
+                Err(_) if transaction.is_too_old() && attempts_left > 0 => {}
+                Err(error) => {
+                    // The error may rest on what was read.
+                    transaction.wait_for_reads()?;
+                    return Err(error);
+                }
+                Ok(value) => match transaction.commit() {
+                    Ok(()) => return Ok(value),
+                    Err(error) if is_transient(&error) && attempts_left > 0 => {}
+                    Err(error) => return Err(error.into()),
+                },
+            }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(PAUSE_MAX);
+        }
+    }
+
+    /// Begins a transaction that the caller commits ([`Transaction::commit`]). Dropping it undoes it.
+    /// What it reads is durable when it is returned.
+    ///
+    /// # Errors
+    /// Those of [`Store::snapshot`]; [`ErrorKind::ReadOnly`].
+    pub fn begin(&self) -> Result<Transaction> {
+        self.begin_with(ReadWaits::AtEachRead)
+    }
+
+    fn begin_with(&self, waits: ReadWaits) -> Result<Transaction> {
+        self.at(self.inner.expect_writable())?;
+        let view = self.at(self.inner.open_view())?;
+        Ok(Transaction {
+            view,
+            writes: Vec::new(),
+            size: BatchSize::default(),
+            reads: Mutex::default(),
+            waits,
+            is_too_old: AtomicBool::new(false),
+            store: self.inner.clone(),
+        })
+    }
+}
+
+/// Whether the same transaction may succeed at another attempt.
+fn is_transient(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Conflict { .. } | ErrorKind::ViewTooOld { .. }
+    )
+}
+
+impl Transaction {
+    /// Sets the value of a key, whether it is present or not. O(log writes).
+    ///
+    /// # Errors
+    /// [`ErrorKind::BatchTooLarge`]: the transaction has too many writes, and stays as it was before
+    /// this one; [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`];
+    /// [`ErrorKind::NoSuchTree`] for a tree of another store.
+    pub fn put<T: TreeHandle>(
+        &mut self,
+        tree: &T,
+        key: impl KeyFor<T>,
+        value: impl ValueFor<T>,
+    ) -> Result<()> {
+        self.write(tree.bytes_tree(), &key.encoded(), Some(&value.encoded()))
+    }
+
+    /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`] and of [`View`].
+    pub fn insert<T: TreeHandle>(
+        &mut self,
+        tree: &T,
+        key: impl KeyFor<T>,
+        value: impl ValueFor<T>,
+    ) -> Result<bool> {
+        let tree = tree.bytes_tree();
+        let key = key.encoded();
+        let is_absent = self.read(tree, &key)?.is_none();
+        if is_absent {
+            self.write(tree, &key, Some(&value.encoded()))?;
+        }
+        Ok(is_absent)
+    }
+
+    /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`] and of [`View`].
+    pub fn update<T: TreeHandle>(
+        &mut self,
+        tree: &T,
+        key: impl KeyFor<T>,
+        value: impl ValueFor<T>,
+    ) -> Result<bool> {
+        let tree = tree.bytes_tree();
+        let key = key.encoded();
+        let is_present = self.read(tree, &key)?.is_some();
+        if is_present {
+            self.write(tree, &key, Some(&value.encoded()))?;
+        }
+        Ok(is_present)
+    }
+
+    /// Removes a key; `false` if it is absent. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`] and of [`View`].
+    pub fn remove<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> Result<bool> {
+        let tree = tree.bytes_tree();
+        let key = key.encoded();
+        let is_present = self.read(tree, &key)?.is_some();
+        if is_present {
+            self.write(tree, &key, None)?;
+        }
+        Ok(is_present)
+    }
+
+    /// Replaces `current` by `new`, where `None` stands for absent. Returns whether the key had
+    /// `current`; if not, nothing changes. O(log n).
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`] and of [`View`].
+    pub fn compare_exchange<T: TreeHandle>(
+        &mut self,
+        tree: &T,
+        key: impl KeyFor<T>,
+        current: Option<T::Named<'_>>,
+        new: Option<T::Named<'_>>,
+    ) -> Result<bool> {
+        let tree_of_bytes = tree.bytes_tree();
+        let key = key.encoded();
+        let found = self.read(tree_of_bytes, &key)?;
+        let current = current.map(T::named_bytes);
+        if found.as_deref() != current.as_deref() {
+            return Ok(false);
+        }
+        let new = new.map(T::named_bytes);
+        if found.is_some() || new.is_some() {
+            self.write(tree_of_bytes, &key, new.as_deref())?;
+        }
+        Ok(true)
+    }
+
+    /// The number of keys that it has written.
+    pub fn len(&self) -> usize {
+        self.writes.iter().map(|tree| tree.writes.len()).sum()
+    }
+
+    /// Whether it has written nothing.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Commits the transaction: all of its writes or none of them, also after a crash. Durable when
+    /// this returns, as [`Store::write`] says.
+    ///
+    /// # Errors
+    /// Nothing was written after [`ErrorKind::Conflict`], which names what another write has
+    /// changed; [`ErrorKind::ViewTooOld`]; and the errors of [`Store::write`].
+    pub fn commit(mut self) -> Result<()> {
+        let lsn = self.commit_ordered()?;
+        self.name_path(self.store.wait_for(lsn))
+    }
+
+    /// Does the same as [`Transaction::commit`], but returns before the transaction is durable.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::commit`].
+    pub fn commit_pending(mut self) -> Result<Pending<()>> {
+        let lsn = self.commit_ordered()?;
+        let pending = Pending::new((), lsn, &self.store);
+        let are_by_epochs = self
+            .writes
+            .iter()
+            .all(|written| written.tree.kind().engine.is_buffered());
+        Ok(match self.writes.first() {
+            Some(written) if are_by_epochs => pending.in_running_epoch(&written.tree.shared()),
+            _ => pending,
+        })
+    }
+
+    /// Commits, and returns the LSN at which the transaction is durable, with what it has read.
+    fn commit_ordered(&mut self) -> Result<Lsn> {
+        let reads = self.reads.get_mut();
+        if self.writes.is_empty() {
+            return Ok(reads.lsn);
+        }
+        let epoch = reads.of_epoch.as_ref().map(|read| EpochRead {
+            tree: read.tree.striped(),
+            epoch: read.epoch,
+        });
+        let mut writes = Vec::new();
+        for (number, written) in self.writes.iter().enumerate() {
+            writes.extend(written.writes.iter().map(|(key, value)| Write {
+                tree: number,
+                key,
+                value: value.as_deref(),
+            }));
+        }
+        let request = BatchRequest {
+            trees: self.writes.iter().map(|of| of.tree.target()).collect(),
+            writes,
+            conditions: Vec::new(),
+            transaction: Some(TransactionReads {
+                view: &self.view,
+                reads: &reads.set,
+                epoch,
+            }),
+        };
+        let store = &self.store;
+        let lsn = store
+            .ordered(|| store.backend()?.write_batch(&request))
+            .map_err(|error| store.name_path(error))?;
+        Ok(lsn.max(reads.lsn))
+    }
+
+    /// Notes a write, which the commit will do.
+    fn write(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.expect_own(tree)?;
+        let target = tree.target();
+        self.name_path(target.check(key, value))?;
+        let number = self.number(tree);
+        let known = self.writes[number].writes.get(key);
+        if known.is_none() {
+            let larger = self.size.with(&target, key, value);
+            self.size = self.name_path(larger)?;
+        }
+        let value = value.map(<[u8]>::to_vec);
+        self.writes[number].writes.insert(key.to_vec(), value);
+        Ok(())
+    }
+
+    fn number(&mut self, tree: &Tree) -> usize {
+        let known = self
+            .writes
+            .iter()
+            .position(|known| known.tree.is_same(tree));
+        known.unwrap_or_else(|| {
+            self.writes.push(TreeWrites {
+                tree: tree.clone(),
+                writes: BTreeMap::new(),
+            });
+            self.writes.len() - 1
+        })
+    }
+
+    /// The transaction's writes to a tree.
+    fn own_writes(&self, tree: &Tree) -> Option<&BTreeMap<Vec<u8>, Option<Vec<u8>>>> {
+        let own = self.writes.iter().find(|own| own.tree.is_same(tree))?;
+        Some(&own.writes)
+    }
+
+    fn expect_own(&self, tree: &Tree) -> Result<()> {
+        if self.store.is_same(tree.store()) {
+            Ok(())
+        } else {
+            Err(self.store.name_path(of_other_store(tree)))
+        }
+    }
+
+    fn name_path<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| self.store.name_path(error))
+    }
+
+    fn is_too_old(&self) -> bool {
+        self.is_too_old.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a read has failed because the view was ended.
+    fn note_failure<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result
+            && matches!(error.kind(), ErrorKind::ViewTooOld { .. })
+        {
+            self.is_too_old.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Waits until everything that was read is durable.
+    fn wait_for_reads(&self) -> Result<()> {
+        let lsn = self.reads.lock().lsn;
+        self.name_path(self.store.wait_for(lsn))
+    }
+
+    /// Takes the answer of a read, and waits for it if the transaction does so at each read.
+    fn answer<T>(&self, tree: &Tree, found: Result<Observed<T>>) -> Result<T> {
+        let found = tree.at(self.note_failure(found))?;
+        self.wait_for(tree, found.lsn)?;
+        Ok(found.value)
+    }
+}
+
+impl View for Transaction {}
+
+impl Sealed for Transaction {}
+
+impl ViewReads for Transaction {
+    fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
+        self.expect_own(tree)?;
+        if let Some(own) = self.own_writes(tree)
+            && let Some(value) = own.get(key)
+        {
+            return Ok(value.as_deref().map(Value::from_slice));
+        }
+        let found = tree.striped().read_at(&self.view, key);
+        {
+            let mut reads = self.reads.lock();
+            let versions = tree.striped().versions();
+            reads.set.note_key(versions, tree.name(), key);
+            reads.note_epoch(tree);
+        }
+        self.answer(tree, found)
+    }
+
+    fn read_many(&self, tree: &Tree, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
+        self.expect_own(tree)?;
+        let found = tree.striped().read_many_at(&self.view, keys);
+        let own = self.own_writes(tree);
+        let own_value = |key: &[u8]| own.and_then(|own| own.get(key));
+        {
+            let mut reads = self.reads.lock();
+            let versions = tree.striped().versions();
+            for key in keys.iter().filter(|key| own_value(key).is_none()) {
+                reads.set.note_key(versions, tree.name(), key);
+            }
+            reads.note_epoch(tree);
+        }
+        let mut values = self.answer(tree, found)?;
+        for (key, value) in keys.iter().zip(&mut values) {
+            if let Some(own) = own_value(key) {
+                *value = own.as_deref().map(Value::from_slice);
+            }
+        }
+        Ok(values)
+    }
+
+    fn cursor<'v>(
+        &'v self,
+        tree: &'v Tree,
+        bounds: Bounds,
+        direction: Direction,
+    ) -> Result<Box<dyn Scan + 'v>> {
+        self.expect_own(tree)?;
+        let scan = tree
+            .striped()
+            .cursor_at(&self.view, bounds.clone(), direction);
+        let scan = self.note_failure(scan)?;
+        let from = match direction {
+            Direction::Forward => bounds.lower.clone(),
+            Direction::Reverse => bounds.upper.clone(),
+        };
+        let span = {
+            let versions = tree.striped().versions();
+            let mut reads = self.reads.lock();
+            reads
+                .set
+                .begin_range(versions, tree.name(), from, direction)
+        };
+        Ok(Box::new(TransactionScan {
+            transaction: self,
+            tree,
+            span,
+            own: OwnRange::of(self.own_writes(tree), &bounds, direction),
+            end: match direction {
+                Direction::Forward => bounds.upper,
+                Direction::Reverse => bounds.lower,
+            },
+            direction,
+            scan,
+            beneath: Beneath::BeforeNext,
+            entry: EntryOf::None,
+        }))
+    }
+
+    fn wait_for(&self, tree: &Tree, lsn: Lsn) -> Result<()> {
+        match self.waits {
+            ReadWaits::AtEachRead => tree.wait_for(lsn),
+            ReadWaits::AtTheEnd => {
+                let mut reads = self.reads.lock();
+                reads.lsn = reads.lsn.max(lsn);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Transaction")
+            .field("writes", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The transaction's own writes within a range, in the order of a scan.
+struct OwnRange<'v> {
+    writes: Vec<OwnWrite<'v>>,
+    next: usize,
+}
+
+/// A key that the transaction has written.
+#[derive(Clone, Copy)]
+struct OwnWrite<'v> {
+    key: &'v [u8],
+    /// `None` if it has removed the key.
+    value: Option<&'v [u8]>,
+}
+
+impl<'v> OwnRange<'v> {
+    fn of(
+        own: Option<&'v BTreeMap<Vec<u8>, Option<Vec<u8>>>>,
+        bounds: &Bounds,
+        direction: Direction,
+    ) -> Self {
+        let mut writes = Vec::new();
+        for (key, value) in own.into_iter().flatten() {
+            if bounds.is_above_lower(key) && bounds.is_below_upper(key) {
+                writes.push(OwnWrite {
+                    key,
+                    value: value.as_deref(),
+                });
+            }
+        }
+        if direction == Direction::Reverse {
+            writes.reverse();
+        }
+        Self { writes, next: 0 }
+    }
+
+    fn peek(&self) -> Option<OwnWrite<'v>> {
+        self.writes.get(self.next).copied()
+    }
+}
+
+/// Where the scan of the view beneath a transaction's range is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beneath {
+    /// Its next entry was not asked for yet.
+    BeforeNext,
+    /// It is at an entry that was not returned yet.
+    AtEntry,
+    Ended,
+}
+
+/// The entry to which a transaction's range went last.
+#[derive(Clone, Copy)]
+enum EntryOf<'v> {
+    None,
+    /// It is that of the view.
+    View,
+    /// A key that the transaction has written.
+    Own {
+        key: &'v [u8],
+        value: &'v [u8],
+    },
+}
+
+/// A range of a transaction: the entries of its view, and its own writes. It notes how far it is
+/// read: an entry of the view that only shows that an own write comes first does not count.
+struct TransactionScan<'v> {
+    transaction: &'v Transaction,
+    tree: &'v Tree,
+    span: ReadSpan,
+    own: OwnRange<'v>,
+    /// The end of the range in the direction of the scan.
+    end: Bound<Vec<u8>>,
+    direction: Direction,
+    scan: Box<dyn Scan + 'v>,
+    beneath: Beneath,
+    entry: EntryOf<'v>,
+}
+
+impl TransactionScan<'_> {
+    /// Takes the next key of the two sources. `false` at the end of both. A key that the transaction
+    /// has removed gives [`EntryOf::None`].
+    fn take_next(&mut self) -> bool {
+        let Some(own) = self.own.peek() else {
+            if self.beneath == Beneath::Ended {
+                return false;
+            }
+            self.take_from_view();
+            return true;
+        };
+        if self.beneath == Beneath::AtEntry {
+            let beneath = self.scan.entry().0;
+            let order = match self.direction {
+                Direction::Forward => own.key.cmp(beneath),
+                Direction::Reverse => beneath.cmp(own.key),
+            };
+            if order.is_gt() {
+                self.take_from_view();
+                return true;
+            }
+            if order.is_eq() {
+                // The own write takes its place.
+                self.beneath = Beneath::BeforeNext;
+            }
+        }
+        self.own.next += 1;
+        self.entry = match own.value {
+            Some(value) => EntryOf::Own {
+                key: own.key,
+                value,
+            },
+            None => EntryOf::None,
+        };
+        true
+    }
+
+    fn take_from_view(&mut self) {
+        self.beneath = Beneath::BeforeNext;
+        self.entry = EntryOf::View;
+    }
+
+    /// Notes that the range was read up to here.
+    fn note(&self, to: Bound<&[u8]>) {
+        let mut reads = self.transaction.reads.lock();
+        reads.set.extend_range(self.span, to);
+        reads.note_epoch(self.tree);
+    }
+}
+
+impl Scan for TransactionScan<'_> {
+    fn advance(&mut self) -> Result<bool> {
+        loop {
+            if self.beneath == Beneath::BeforeNext {
+                let advanced = self.transaction.note_failure(self.scan.advance());
+                self.beneath = if advanced? {
+                    Beneath::AtEntry
+                } else {
+                    Beneath::Ended
+                };
+            }
+            if !self.take_next() {
+                self.entry = EntryOf::None;
+                self.note(self.end.as_ref().map(Vec::as_slice));
+                return Ok(false);
+            }
+            if !matches!(self.entry, EntryOf::None) {
+                self.note(Bound::Included(self.entry().0));
+                return Ok(true);
+            }
+        }
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        match self.entry {
+            EntryOf::None => (&[], &[]),
+            EntryOf::View => self.scan.entry(),
+            EntryOf::Own { key, value } => (key, value),
+        }
+    }
+
+    fn lsn(&self) -> Lsn {
+        self.scan.lsn()
+    }
+}
