@@ -66,7 +66,9 @@ use self::stripes::wait_for_writes;
 use crate::engine::{CodecKind, Contract, EngineEntry};
 use crate::index::{Condition, Epochs, Index, Observed, check_entry, record};
 use crate::kit::write::Unpublished;
-use crate::versions::{self, BatchChange, OldValue, ReadSet, StoreView, TransactionCheck};
+use crate::versions::{
+    self, BatchChange, OldValue, ReadSet, StoreView, TransactionCheck, Versions,
+};
 use crate::{ErrorKind, Result};
 
 pub use self::recover::Unfinished;
@@ -527,6 +529,7 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
             return Ok(None);
         };
         let versions = first.tree.versions().store();
+        Versions::reach_switch();
         if !versions.is_on() && self.batch.transaction.is_none() {
             return Ok(None);
         }

@@ -26,7 +26,9 @@ use crate::index::{
     Bounds, Condition, Direction, Epochs, EvacuatedKeys, Index, IndexStat, LeftOut, Measured,
     Moved, NextEntry, Observed, OwnSpace, Scan, Value, Violation, VisitWords, WordIndex, Written,
 };
-use crate::versions::{OldValue, StoreView, TreeVersions, UnpublishedWrite, WritesUnderWay};
+use crate::versions::{
+    OldValue, StoreView, TreeVersions, UnpublishedWrite, Versions, VersionsFault, WritesUnderWay,
+};
 use crate::{ErrorKind, Result};
 
 /// How long a batch waits before it checks again whether a load is over.
@@ -85,7 +87,9 @@ impl Stripes {
 
     #[cold]
     fn wait_for_share(&self, stripe: usize) -> Share<'_> {
-        Share::from(self.stripes[stripe].share())
+        let share = Share::from(self.stripes[stripe].share());
+        Versions::reach_switch();
+        share
     }
 
     /// Begins a load of the tree: from now on batches wait until it is over.
@@ -239,6 +243,12 @@ impl Gate {
     ) -> Result<R> {
         let versions = self.versions.store();
         let _key = versions.lock_key(&self.versions, key);
+        if versions.faults().has(VersionsFault::PublishBeforeRecord) {
+            let old = read_old()?;
+            let written = write()?;
+            versions.record_write(&self.versions, key, || Ok(old.clone()))?;
+            return Ok(written);
+        }
         let _unpublished = versions.record_write(&self.versions, key, read_old)?;
         write()
     }
@@ -370,11 +380,14 @@ struct LoadEnd<'s> {
 impl StripedTree {
     /// Takes what a load needs to be published: all stripes alone, and a stamp.
     fn end_load<'s>(&'s self, end: &mut LoadEnd<'s>) -> Result<()> {
-        end.stripes = self.gate.stripes.lock_all();
+        let versions = self.gate.versions.store();
+        if !versions.faults().has(VersionsFault::LoadWithoutStripes) {
+            end.stripes = self.gate.stripes.lock_all();
+        }
         if !self.tree.is_empty()? {
             return Err(ErrorKind::NotEmpty.into());
         }
-        let versions = self.gate.versions.store();
+        Versions::reach_switch();
         if versions.is_on() {
             end.unpublished = Some(versions.record_load(&self.gate.versions));
         }

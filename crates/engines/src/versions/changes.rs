@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use medium::sync::{AtomicU64, Mutex, Ordering};
+use medium::sync::schedule::{self, Access, AccessKind};
+use medium::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use medium::{Lsn, Medium};
 use pool::Pool;
 use smallvec::SmallVec;
 
-use super::Versions;
+use super::{Faults, Versions, VersionsFault};
 use crate::index::{Bounds, Direction, Observed, Value};
 use crate::{Error, ErrorKind, Result};
 
@@ -128,7 +129,10 @@ struct KeyChanges {
 
 impl KeyChanges {
     /// The value of the key as of `stamp`, if it has changed since.
-    fn value_at(&self, stamp: Stamp) -> Option<&KeptValue> {
+    fn value_at(&self, stamp: Stamp, faults: Faults) -> Option<&KeptValue> {
+        if faults.has(VersionsFault::NewestChangeWins) {
+            return self.kept.iter().rfind(|kept| kept.until > stamp);
+        }
         self.kept.iter().find(|kept| kept.until > stamp)
     }
 }
@@ -152,6 +156,8 @@ impl TreeChanges {
 #[derive(Debug)]
 pub struct TreeVersions {
     store: Arc<Versions>,
+    /// Distinguishes the trees of a store.
+    number: u64,
     /// The stamp at which the tree was made, or 0 if it was there when the store was opened.
     made: Stamp,
     /// The stamp of the newest change. It is stored before the change is published in the tree.
@@ -214,6 +220,7 @@ impl TreeVersions {
     fn made_at(store: &Arc<Versions>, made: Stamp) -> Arc<Self> {
         Arc::new(Self {
             store: Arc::clone(store),
+            number: store.next_tree(),
             made,
             newest: AtomicU64::new(0),
             changes: Mutex::default(),
@@ -226,9 +233,30 @@ impl TreeVersions {
         &self.store
     }
 
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn faults(&self) -> Faults {
+        self.store.faults
+    }
+
+    /// Locks the changes, to read them. A yield point.
+    fn changes_to_read(&self) -> MutexGuard<'_, TreeChanges> {
+        schedule::reach(Access::something::<TreeChanges>(AccessKind::Load));
+        self.changes.lock()
+    }
+
+    /// Locks the changes, to change them. A yield point.
+    fn changes_to_change(&self) -> MutexGuard<'_, TreeChanges> {
+        schedule::reach(Access::something::<TreeChanges>(AccessKind::Store));
+        self.changes.lock()
+    }
+
     /// Whether nothing of the tree has changed since `stamp`.
     #[inline]
     pub(super) fn is_unchanged_since(&self, stamp: Stamp) -> bool {
+        schedule::reach(Access::something::<TreeChanges>(AccessKind::Load));
         // ORDER: pairs with the store in `note_newest`. A reader that has seen what a write has
         // published in the tree sees its stamp here.
         self.newest.load(Ordering::Acquire) <= stamp
@@ -250,12 +278,15 @@ impl TreeVersions {
         if self.is_unchanged_since(stamp) {
             return None;
         }
-        let changes = self.changes.lock();
-        let load = changes.load_after(stamp);
+        let changes = self.changes_to_read();
+        let mut load = changes.load_after(stamp);
+        if self.faults().has(VersionsFault::ChangeBeatsLoad) {
+            load = None;
+        }
         let kept = changes
             .keys
             .get(key)
-            .and_then(|changes| changes.value_at(stamp));
+            .and_then(|changes| changes.value_at(stamp, self.faults()));
         match (kept, load) {
             // The key had changed before the tree was loaded.
             (Some(kept), Some(load)) if kept.until < load => Some(kept.old.clone()),
@@ -276,7 +307,7 @@ impl TreeVersions {
         if self.is_unchanged_since(stamp) || is_empty_range(bounds) {
             return found;
         }
-        let changes = self.changes.lock();
+        let changes = self.changes_to_read();
         let load = changes.load_after(stamp);
         found.is_loaded_since = load.is_some();
 
@@ -290,7 +321,7 @@ impl TreeVersions {
             let Some((key, changes)) = next else {
                 break;
             };
-            if let Some(kept) = changes.value_at(stamp)
+            if let Some(kept) = changes.value_at(stamp, self.faults())
                 && load.is_none_or(|load| kept.until < load)
             {
                 found.keys.push(ChangedKey {
@@ -325,7 +356,7 @@ impl TreeVersions {
         if self.is_unchanged_since(stamp) {
             return None;
         }
-        let changes = self.changes.lock();
+        let changes = self.changes_to_read();
         if changes.load_after(stamp).is_some() {
             return Some(FirstChanged::WholeTree);
         }
@@ -335,7 +366,7 @@ impl TreeVersions {
             }
         }
         for bounds in ranges {
-            if is_empty_range(bounds) {
+            if is_empty_range(bounds) || self.faults().has(VersionsFault::NoCheckOfRanges) {
                 continue;
             }
             let range = (as_slices(&bounds.lower), as_slices(&bounds.upper));
@@ -357,7 +388,7 @@ impl TreeVersions {
         is_needed: impl Fn(Stamp, Stamp) -> bool,
     ) -> Kept {
         let mut kept = Kept::default();
-        let mut changes = self.changes.lock();
+        let mut changes = self.changes_to_change();
         self.note_newest(stamp);
         let Some(known) = changes.keys.get_mut(key) else {
             // No change of the key is newer than the oldest view.
@@ -400,7 +431,7 @@ impl TreeVersions {
 
     /// Records that a bulk load fills the tree, which is empty. The caller has the clock's lock.
     pub(super) fn record_load(&self, stamp: Stamp) {
-        let mut changes = self.changes.lock();
+        let mut changes = self.changes_to_change();
         self.note_newest(stamp);
         changes.loads.push(stamp);
     }
@@ -411,7 +442,7 @@ impl TreeVersions {
             bytes_freed: 0,
             next: None,
         };
-        let mut changes = self.changes.lock();
+        let mut changes = self.changes_to_change();
         let Some(known) = changes.keys.get_mut(key) else {
             return forgotten;
         };
@@ -434,7 +465,7 @@ impl TreeVersions {
 
     /// Forgets the loads that all views with a stamp from `oldest` on have seen.
     pub(super) fn forget_loads(&self, oldest: Stamp) {
-        self.changes.lock().loads.retain(|load| *load > oldest);
+        self.changes_to_change().loads.retain(|load| *load > oldest);
     }
 }
 

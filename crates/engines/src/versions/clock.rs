@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use medium::sync::schedule::{self, Access, AccessKind};
 use medium::sync::{AtomicBool, Ordering};
 
 use super::changes::{OldValue, Stamp, TreeVersions};
+use super::fault::{Faults, VersionsFault};
 
 /// A view as the clock knows it.
 #[derive(Debug)]
@@ -59,8 +61,6 @@ pub(super) struct Clock {
     /// The stamp of the last write.
     pub(super) stamp: Stamp,
     pub(super) switch: Switch,
-    /// How often the versions were switched on.
-    pub(super) generation: u64,
     /// Threads that open a view, and have not registered it yet.
     pub(super) openers: usize,
     /// Threads that drop or rename a tree.
@@ -76,6 +76,7 @@ pub(super) struct Clock {
     keys: usize,
     /// When the last view was closed.
     idle_since: Option<Instant>,
+    faults: Faults,
 }
 
 /// Figures about the views of a store and the memory that they take.
@@ -92,15 +93,22 @@ pub struct VersionsStat {
 }
 
 impl Clock {
+    pub(super) fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn has_views(&self) -> bool {
         !self.views.is_empty()
     }
 
-    /// Registers a view of the present moment.
-    pub(super) fn register(&mut self) -> Arc<ViewState> {
+    /// Registers a view. Its stamp is that of the last write.
+    pub(super) fn register(&mut self, stamp: Stamp) -> Arc<ViewState> {
         self.views_opened += 1;
         let view = Arc::new(ViewState {
-            stamp: self.stamp,
+            stamp,
             number: self.views_opened,
             opened: Instant::now(),
             has_ended: AtomicBool::new(false),
@@ -120,7 +128,8 @@ impl Clock {
 
     /// Whether no view was open for this long, so that the versions may be switched off.
     pub(super) fn is_idle_for(&self, linger: std::time::Duration) -> bool {
-        let is_unused = self.views.is_empty() && self.openers == 0;
+        let has_openers = self.openers > 0 && !self.faults.has(VersionsFault::OffIgnoresOpeners);
+        let is_unused = self.views.is_empty() && !has_openers;
         is_unused
             && self.switch == Switch::On
             && self
@@ -152,7 +161,7 @@ impl Clock {
         self.unpublished.iter().any(|stamp| *stamp <= up_to)
     }
 
-    /// Records what a write replaces.
+    /// Records what a write replaces, unless the last view was closed meanwhile.
     pub(super) fn record(
         &mut self,
         tree: &Arc<TreeVersions>,
@@ -160,7 +169,11 @@ impl Clock {
         stamp: Stamp,
         old: OldValue,
     ) {
-        let is_needed = |from, until| self.has_view_within(from, until);
+        if self.views.is_empty() {
+            return;
+        }
+        let is_kept_once = self.faults.has(VersionsFault::ValueNotKeptTwice);
+        let is_needed = |from, until| self.has_view_within(from, until) && !is_kept_once;
         let kept = tree.record(key, stamp, old, is_needed);
         self.bytes += kept.bytes_added;
         self.bytes = self.bytes.saturating_sub(kept.bytes_freed);
@@ -187,7 +200,10 @@ impl Clock {
     /// Forgets at most `most` changes that no view needs. Returns whether there are more.
     pub(super) fn forget(&mut self, most: usize) -> bool {
         let oldest = self.views.keys().next().map(|(stamp, _)| *stamp);
-        let oldest = oldest.unwrap_or(Stamp::MAX);
+        let mut oldest = oldest.unwrap_or(Stamp::MAX);
+        if self.faults.has(VersionsFault::ForgetTooMuch) {
+            oldest = oldest.saturating_add(1);
+        }
         for _ in 0..most {
             let is_due = |next: &Forgettable| next.stamp <= oldest;
             if !self.forgettable.front().is_some_and(is_due) {
@@ -228,6 +244,10 @@ impl Clock {
         let Some((_, oldest)) = self.views.pop_first() else {
             return false;
         };
+        if self.faults.has(VersionsFault::ForgetBeforeMark) {
+            self.forget(usize::MAX);
+        }
+        schedule::reach(Access::something::<ViewState>(AccessKind::Store));
         // ORDER: it is marked before anything is forgotten; the load is in `has_ended`.
         oldest.has_ended.store(true, Ordering::Release);
         if self.views.is_empty() {

@@ -55,6 +55,7 @@
 
 mod changes;
 mod clock;
+mod fault;
 mod read;
 mod read_set;
 mod record;
@@ -62,7 +63,8 @@ mod record;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering, pause, schedule};
+use medium::sync::schedule::{Access, AccessKind};
+use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, pause, schedule};
 use medium::{Medium, Process};
 
 use self::clock::{Clock, Switch, ViewState};
@@ -70,6 +72,8 @@ use crate::{ErrorKind, Result};
 
 pub use self::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
 pub use self::clock::VersionsStat;
+pub(crate) use self::fault::Faults;
+pub use self::fault::VersionsFault;
 pub use self::read_set::{Conflict, ReadSet, ReadSpan};
 pub(crate) use self::record::{BatchChange, TransactionCheck, UnpublishedWrite};
 
@@ -105,16 +109,21 @@ pub struct Versions {
     linger: Duration,
     /// The stamp of a batch that could not be finished; `u64::MAX` if there is none.
     unfinished: AtomicU64,
+    faults: Faults,
     process: Process,
 }
 
 /// The open trees of a store.
 #[derive(Default)]
-struct OpenTrees(Vec<Weak<dyn WritesUnderWay>>);
+struct OpenTrees {
+    trees: Vec<Weak<dyn WritesUnderWay>>,
+    /// How many trees were opened.
+    opened: u64,
+}
 
 impl std::fmt::Debug for OpenTrees {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} trees", self.0.len())
+        write!(formatter, "{} trees", self.trees.len())
     }
 }
 
@@ -132,7 +141,7 @@ struct Opener<'v> {
 
 impl Drop for Opener<'_> {
     fn drop(&mut self) {
-        self.versions.clock.lock().openers -= 1;
+        self.versions.lock_clock().openers -= 1;
     }
 }
 
@@ -144,25 +153,54 @@ pub struct WithoutViews<'v> {
 
 impl Drop for WithoutViews<'_> {
     fn drop(&mut self) {
-        self.versions.clock.lock().tree_changers -= 1;
+        self.versions.lock_clock().tree_changers -= 1;
     }
 }
 
 impl Versions {
     /// The versions of a store on the medium `M`, whose changes may take this much memory, in bytes.
     pub fn new<M: Medium>(bytes_max: usize, process: Process) -> Arc<Self> {
+        Self::with_faults::<M>(bytes_max, process, Faults::default())
+    }
+
+    /// Versions with a fault, for tests.
+    #[cfg(feature = "sim")]
+    #[doc(hidden)]
+    pub fn with_fault<M: Medium>(
+        bytes_max: usize,
+        process: Process,
+        fault: VersionsFault,
+    ) -> Arc<Self> {
+        Self::with_faults::<M>(bytes_max, process, Faults::of(fault))
+    }
+
+    fn with_faults<M: Medium>(bytes_max: usize, process: Process, faults: Faults) -> Arc<Self> {
         // A schedule must not depend on the time.
         let linger = if M::SCHEDULED { Duration::ZERO } else { LINGER };
         Arc::new(Self {
             is_on: AtomicBool::new(false),
-            clock: Mutex::default(),
+            clock: Mutex::new(Clock::new(faults)),
             key_locks: OnceLock::new(),
             trees: Mutex::default(),
             bytes_max,
             linger,
             unfinished: AtomicU64::new(Stamp::MAX),
+            faults,
             process,
         })
+    }
+
+    /// Locks the clock. A yield point, as every access to the state of versions that other threads
+    /// could notice.
+    fn lock_clock(&self) -> MutexGuard<'_, Clock> {
+        schedule::reach(Access::something::<Clock>(AccessKind::Store));
+        self.clock.lock()
+    }
+
+    /// A yield point before [`Versions::is_on`]. On the way of single writes only a scheduled medium
+    /// has it.
+    pub(crate) fn reach_switch() {
+        schedule::reach(Access::something::<Self>(AccessKind::Load));
     }
 
     /// Whether writes record what they change.
@@ -178,15 +216,26 @@ impl Versions {
     /// Notes an open tree.
     pub(crate) fn add_tree(&self, tree: Weak<dyn WritesUnderWay>) {
         let mut trees = self.trees.lock();
-        trees.0.retain(|tree| tree.strong_count() > 0);
-        trees.0.push(tree);
+        trees.trees.retain(|tree| tree.strong_count() > 0);
+        trees.trees.push(tree);
+    }
+
+    /// A number for an open tree.
+    fn next_tree(&self) -> u64 {
+        let mut trees = self.trees.lock();
+        trees.opened += 1;
+        trees.opened
     }
 
     /// A stamp for something that is no write.
     fn next_stamp(&self) -> Stamp {
-        let mut clock = self.clock.lock();
+        let mut clock = self.lock_clock();
         clock.stamp += 1;
         clock.stamp
+    }
+
+    pub(crate) fn faults(&self) -> Faults {
+        self.faults
     }
 
     /// Opens a view of the present moment. Waits for the writes that are under way, but not for the
@@ -196,7 +245,7 @@ impl Versions {
     /// [`ErrorKind::BatchUnfinished`]; [`ErrorKind::Forked`].
     pub fn open(self: &Arc<Self>) -> Result<StoreView> {
         self.process.expect_current()?;
-        self.clock.lock().openers += 1;
+        self.lock_clock().openers += 1;
         let opener = Opener { versions: self };
         self.switch_on();
         let state = self.register()?;
@@ -205,7 +254,9 @@ impl Versions {
             versions: Arc::clone(self),
             state,
         };
-        wait_until(|| !self.clock.lock().has_unpublished(view.state.stamp));
+        if !self.faults.has(VersionsFault::NoWaitForPublished) {
+            wait_until(|| !self.lock_clock().has_unpublished(view.state.stamp));
+        }
         // A batch that has failed meanwhile is not published.
         self.expect_finished_up_to(view.state.stamp)?;
         Ok(view)
@@ -214,10 +265,11 @@ impl Versions {
     /// Steps 1 and 2 of opening a view.
     fn switch_on(&self) {
         let is_first = {
-            let mut clock = self.clock.lock();
+            let mut clock = self.lock_clock();
             let is_first = clock.switch == Switch::Off;
             if is_first {
                 clock.switch = Switch::Starting;
+                schedule::reach(Access::something::<Self>(AccessKind::Store));
                 // ORDER: the barrier of the grace period orders this before the loads of writes
                 // that begin later.
                 self.is_on.store(true, Ordering::SeqCst);
@@ -226,19 +278,21 @@ impl Versions {
         };
         if is_first {
             self.wait_for_writes();
-            let mut clock = self.clock.lock();
+            let mut clock = self.lock_clock();
             clock.switch = Switch::On;
-            clock.generation += 1;
-        } else {
-            wait_until(|| self.clock.lock().switch == Switch::On);
+        } else if !self.faults.has(VersionsFault::OpenerSkipsGracePeriod) {
+            wait_until(|| self.lock_clock().switch == Switch::On);
         }
     }
 
     /// The grace period: waits for the writes that may not have seen the switch.
     fn wait_for_writes(&self) {
+        if self.faults.has(VersionsFault::NoGracePeriod) {
+            return;
+        }
         let trees: Vec<_> = {
             let trees = self.trees.lock();
-            trees.0.iter().filter_map(Weak::upgrade).collect()
+            trees.trees.iter().filter_map(Weak::upgrade).collect()
         };
         for tree in trees {
             tree.wait_for_writes();
@@ -249,11 +303,16 @@ impl Versions {
     fn register(&self) -> Result<Arc<ViewState>> {
         let mut registered = None;
         wait_until(|| {
-            let mut clock = self.clock.lock();
+            let mut clock = self.lock_clock();
             if clock.tree_changers > 0 {
                 return false;
             }
-            registered = Some(clock.register());
+            let stamp = clock.stamp;
+            if self.faults.has(VersionsFault::RegisterLate) {
+                drop(clock);
+                clock = self.lock_clock();
+            }
+            registered = Some(clock.register(stamp));
             true
         });
         let state = registered.expect("the wait ends when it is registered");
@@ -267,7 +326,7 @@ impl Versions {
     /// # Errors
     /// [`ErrorKind::InUse`] if a view is open, or is being opened.
     pub fn without_views(&self) -> Result<WithoutViews<'_>> {
-        let mut clock = self.clock.lock();
+        let mut clock = self.lock_clock();
         if clock.has_views() || clock.openers > 0 {
             return Err(ErrorKind::InUse.into());
         }
@@ -277,23 +336,24 @@ impl Versions {
 
     /// Figures.
     pub fn stat(&self) -> VersionsStat {
-        self.clock.lock().stat()
+        self.lock_clock().stat()
     }
 
     /// Refuses views that ought to have a batch that could not be finished.
     fn expect_finished_up_to(&self, stamp: Stamp) -> Result<()> {
-        if self.unfinished.load(Ordering::Acquire) <= stamp {
+        let has_unfinished = self.unfinished.load(Ordering::Acquire) <= stamp;
+        if has_unfinished && !self.faults.has(VersionsFault::UnfinishedIsNoObstacle) {
             return Err(ErrorKind::BatchUnfinished.into());
         }
         Ok(())
     }
 
     fn close(&self, view: &ViewState) {
-        self.clock.lock().unregister(view);
+        self.lock_clock().unregister(view);
         // Writes need the lock of the clock, so much is forgotten in several steps.
-        while self.clock.lock().forget(FORGOTTEN_AT_ONCE) {}
+        while self.lock_clock().forget(FORGOTTEN_AT_ONCE) {}
         if self.linger.is_zero() {
-            self.switch_off_if_idle(&mut self.clock.lock());
+            self.switch_off_if_idle(&mut self.lock_clock());
         }
     }
 
@@ -301,6 +361,7 @@ impl Versions {
     fn switch_off_if_idle(&self, clock: &mut Clock) {
         if clock.is_idle_for(self.linger) {
             clock.switch = Switch::Off;
+            schedule::reach(Access::something::<Self>(AccessKind::Store));
             self.is_on.store(false, Ordering::Release);
         }
     }
@@ -317,7 +378,8 @@ impl StoreView {
     /// # Errors
     /// [`ErrorKind::ViewTooOld`], [`ErrorKind::BatchUnfinished`].
     pub fn expect_whole(&self) -> Result<()> {
-        if self.state.has_ended() {
+        schedule::reach(Access::something::<ViewState>(AccessKind::Load));
+        if self.state.has_ended() && !self.versions.faults.has(VersionsFault::NoLastCheck) {
             return Err(self.versions.too_old());
         }
         self.versions.expect_finished_up_to(self.state.stamp)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use medium::Lsn;
 
-use super::StoreView;
 use super::changes::{ChangedKey, OldValue, Stamp, TreeVersions};
+use super::{Faults, StoreView, VersionsFault};
 use crate::Result;
 use crate::index::{Bounds, Direction, Index, Observed, Scan, Value};
 
@@ -17,6 +17,10 @@ impl StoreView {
     #[inline]
     pub(super) fn stamp(&self) -> Stamp {
         self.state.stamp
+    }
+
+    fn faults(&self) -> Faults {
+        self.versions.faults
     }
 
     /// The value of `key` in this view. Does not wait. O(log n).
@@ -32,9 +36,12 @@ impl StoreView {
         if versions.is_made_after(self.stamp()) {
             return Ok(Observed::durable(None));
         }
+        let are_changes_first = self.faults().has(VersionsFault::ChangesBeforeTree);
+        let too_early = are_changes_first.then(|| versions.value_at(key, self.stamp()));
         // The tree first: see the module.
         let in_tree = tree.read(key);
-        let found = match versions.value_at(key, self.stamp()) {
+        let changed = too_early.unwrap_or_else(|| versions.value_at(key, self.stamp()));
+        let found = match changed {
             Some(old) => old.into_read(),
             None => in_tree,
         };
@@ -178,7 +185,10 @@ impl ViewScan<'_> {
     /// changes have to be read again.
     fn advance_tree(&mut self) -> Result<()> {
         let is_new_batch = self.tree.scan.entries_ahead() == 0;
-        if is_new_batch {
+        let is_first = matches!(self.known, Known::Nothing);
+        let faults = self.view.faults();
+        let are_read_again = is_first || !faults.has(VersionsFault::RangeReadsChangesOnce);
+        if is_new_batch && are_read_again {
             self.forget_changes();
         }
         let is_there = self.tree.scan.advance()?;
@@ -249,10 +259,11 @@ impl ViewScan<'_> {
             Some(_) if self.tree.state == TreeState::Ended => Ordering::Less,
             Some(change) => self.compare(&change.key, self.tree.scan.entry().0),
         };
+        let ends_early = self.view.faults().has(VersionsFault::NoChangesBehindLast);
+        if self.tree.state == TreeState::Ended && (order.is_gt() || ends_early) {
+            return Ok(false);
+        }
         if order.is_gt() {
-            if self.tree.state == TreeState::Ended {
-                return Ok(false);
-            }
             self.tree.state = TreeState::BeforeNext;
             self.entry = ScanEntry::OfTree;
             return Ok(true);

@@ -8,7 +8,7 @@ use medium::sync::{Mutex, MutexGuard, Ordering};
 use super::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
 use super::clock::Clock;
 use super::read_set::ReadSet;
-use super::{KEY_LOCKS, StoreView, Versions};
+use super::{Faults, KEY_LOCKS, StoreView, Versions, VersionsFault};
 use crate::{ErrorKind, Result};
 
 /// A write that has a stamp and is not published yet; views with later stamps wait for its drop.
@@ -31,7 +31,7 @@ impl UnpublishedWrite<'_> {
 
 impl Drop for UnpublishedWrite<'_> {
     fn drop(&mut self) {
-        self.versions.clock.lock().end_write(self.stamp);
+        self.versions.lock_clock().end_write(self.stamp);
     }
 }
 
@@ -49,26 +49,26 @@ pub(crate) struct TransactionCheck<'b> {
     pub(crate) reads: &'b ReadSet,
 }
 
-/// Old values that were read, and when.
+/// Old values that were read for a batch.
 struct OldValues {
     values: Vec<OldValue>,
-    /// [`Clock::generation`] at that time: in a later one, a write that has not seen the switch may
-    /// have changed the keys since.
-    generation: u64,
     /// Up to this stamp the reads of the transaction are known to hold.
     checked_up_to: Stamp,
 }
 
 impl Versions {
     /// Locks a key, for a single write.
-    pub(crate) fn lock_key(&self, tree: &TreeVersions, key: &[u8]) -> MutexGuard<'_, ()> {
+    pub(crate) fn lock_key(&self, tree: &TreeVersions, key: &[u8]) -> Option<MutexGuard<'_, ()>> {
+        if self.faults.has(VersionsFault::NoKeyLock) {
+            return None;
+        }
         let locks = self
             .key_locks
             .get_or_init(|| (0..KEY_LOCKS).map(|_| Mutex::new(())).collect());
         let mut hasher = DefaultHasher::new();
-        std::ptr::from_ref(tree).addr().hash(&mut hasher);
+        tree.number().hash(&mut hasher);
         key.hash(&mut hasher);
-        locks[hasher.finish() as usize % KEY_LOCKS].lock()
+        Some(locks[hasher.finish() as usize % KEY_LOCKS].lock())
     }
 
     /// Takes a stamp for a single write, and records what it replaces if there is a view. The key is
@@ -82,26 +82,26 @@ impl Versions {
         key: &[u8],
         read_old: impl Fn() -> Result<OldValue>,
     ) -> Result<UnpublishedWrite<'_>> {
-        let mut old = None;
-        loop {
-            let generation = {
-                let mut clock = self.clock.lock();
-                if !clock.has_views() {
-                    self.switch_off_if_idle(&mut clock);
-                    return Ok(self.stamped(&mut clock));
-                }
-                match old.take() {
-                    Some((value, generation)) if generation == clock.generation => {
-                        let write = self.stamped(&mut clock);
-                        clock.record(tree, key, write.stamp, value);
-                        clock.keep_within(self.bytes_max);
-                        return Ok(write);
-                    }
-                    _ => clock.generation,
-                }
-            };
-            old = Some((read_old()?, generation));
+        {
+            let mut clock = self.lock_clock();
+            if !clock.has_views() {
+                self.switch_off_if_idle(&mut clock);
+                return Ok(self.stamped(&mut clock));
+            }
         }
+        // A view is open, so all writes that have not seen the switch have ended, and the others of
+        // this key wait for its lock: the value stays as it is until this write.
+        let old = read_old()?;
+        let mut clock = self.lock_clock();
+        let write = self.stamped(&mut clock);
+        if self.faults.has(VersionsFault::StampThenRecord) {
+            drop(clock);
+            clock = self.lock_clock();
+        }
+        clock.record(tree, key, write.stamp, old);
+        clock.keep_within(self.bytes_max);
+        drop(clock);
+        Ok(write)
     }
 
     /// Takes a stamp for a batch, and records what it replaces if there is a view. If the batch is a
@@ -116,50 +116,53 @@ impl Versions {
         read_old: impl Fn(usize) -> Result<OldValue>,
         check: Option<&TransactionCheck<'_>>,
     ) -> Result<UnpublishedWrite<'_>> {
-        let mut old: Option<OldValues> = None;
-        loop {
-            let (generation, now) = {
-                let mut clock = self.clock.lock();
-                if !clock.has_views() && check.is_none() {
-                    self.switch_off_if_idle(&mut clock);
-                    return Ok(self.stamped(&mut clock));
-                }
-                match old.take() {
-                    Some(old) if old.generation == clock.generation => {
-                        if let Some(check) = check {
-                            check.view.expect_whole()?;
-                            if clock.stamp != old.checked_up_to {
-                                check.expect_unchanged()?;
-                            }
-                        }
-                        let write = self.stamped(&mut clock);
-                        for (change, value) in changes.iter().zip(old.values) {
-                            clock.record(change.tree, change.key, write.stamp, value);
-                        }
-                        clock.keep_within(self.bytes_max);
-                        return Ok(write);
-                    }
-                    _ => (clock.generation, clock.stamp),
-                }
-            };
-            if let Some(check) = check {
-                // Most conflicts are found here, where no other write waits.
-                check.expect_unchanged()?;
+        let checked_up_to = {
+            let mut clock = self.lock_clock();
+            if !clock.has_views() && check.is_none() {
+                self.switch_off_if_idle(&mut clock);
+                return Ok(self.stamped(&mut clock));
             }
-            old = Some(OldValues {
-                values: (0..changes.len()).map(&read_old).collect::<Result<_>>()?,
-                generation,
-                checked_up_to: now,
-            });
+            clock.stamp
+        };
+        if let Some(check) = check {
+            // Most conflicts are found here, where no other write waits.
+            check.expect_unchanged(self.faults)?;
         }
+        // A view is open, so all writes that have not seen the switch have ended, and the others of
+        // these keys wait for their stripes: the values stay as they are until this batch.
+        let old = OldValues {
+            values: (0..changes.len()).map(read_old).collect::<Result<_>>()?,
+            checked_up_to,
+        };
+        let mut clock = self.lock_clock();
+        if let Some(check) = check {
+            check.view.expect_whole()?;
+            let may_have_changed = clock.stamp != old.checked_up_to;
+            if may_have_changed && !self.faults.has(VersionsFault::CheckThenStamp) {
+                check.expect_unchanged(self.faults)?;
+            }
+        }
+        let mut write = self.stamped(&mut clock);
+        for (change, value) in changes.iter().zip(old.values) {
+            clock.record(change.tree, change.key, write.stamp, value);
+            if self.faults.has(VersionsFault::StampForEachWrite) {
+                drop(clock);
+                drop(write);
+                clock = self.lock_clock();
+                write = self.stamped(&mut clock);
+            }
+        }
+        clock.keep_within(self.bytes_max);
+        drop(clock);
+        Ok(write)
     }
 
     /// Takes a stamp for a bulk load, and records that its tree was empty. The calling thread has all
     /// stripes of the tree alone.
     pub(crate) fn record_load(&self, tree: &Arc<TreeVersions>) -> UnpublishedWrite<'_> {
-        let mut clock = self.clock.lock();
+        let mut clock = self.lock_clock();
         let write = self.stamped(&mut clock);
-        if clock.has_views() {
+        if clock.has_views() && !self.faults.has(VersionsFault::LoadNotRecorded) {
             clock.record_load(tree, write.stamp);
         }
         write
@@ -175,7 +178,10 @@ impl Versions {
 
 impl TransactionCheck<'_> {
     /// Checks that nothing that the transaction has read has changed since its view was opened.
-    fn expect_unchanged(&self) -> Result<()> {
+    fn expect_unchanged(&self, faults: Faults) -> Result<()> {
+        if faults.has(VersionsFault::NoCheck) {
+            return Ok(());
+        }
         match self.reads.conflict_since(self.view.stamp()) {
             None => Ok(()),
             Some(conflict) => Err(ErrorKind::Conflict {

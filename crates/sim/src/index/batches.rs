@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engines::batch::{
-    self, BatchCondition, BatchRequest, BatchTree, StripedTree, Unfinished, Write,
+    self, BatchCondition, BatchRequest, BatchTree, StripedTree, TransactionReads, Unfinished, Write,
 };
 use engines::engine::{AnyTree, CodecKind, Contract};
 use engines::index::{
     Bounds, Condition, Direction, Epochs, Index, IndexStat, NextEntry, Observed, Scan, Value,
     Violation, Written,
 };
-use engines::versions::TreeVersions;
+use engines::versions::{TreeVersions, Versions, VersionsFault};
 use engines::{Error, ErrorKind, Result as EngineResult};
 use medium::sim::Sim;
 use medium::{Lsn, Word};
@@ -96,23 +96,54 @@ impl TreeKind {
 /// Two trees in a pool.
 pub struct BatchSubject {
     kinds: [TreeKind; 2],
+    /// The most bytes that old values take.
+    versions_bytes_max: usize,
+    /// A fault of the versions.
+    fault: Option<VersionsFault>,
 }
 
 /// The trees, opened.
 pub struct OpenedTrees {
-    trees: [(Arc<StripedTree>, u64); 2],
-    pool: Pool<Sim>,
+    pub(super) trees: [(Arc<StripedTree>, u64); 2],
+    pub(super) pool: Pool<Sim>,
+    pub(super) versions: Arc<Versions>,
 }
 
-const NAMES: [&str; 2] = ["first", "second"];
+pub(super) const NAMES: [&str; 2] = ["first", "second"];
 
 impl BatchSubject {
     /// Trees of these kinds.
     pub fn new(kinds: [TreeKind; 2]) -> Self {
-        Self { kinds }
+        Self {
+            kinds,
+            versions_bytes_max: usize::MAX,
+            fault: None,
+        }
     }
 
-    fn is_immediate(&self, tree: usize) -> bool {
+    /// With this bound of the memory for old values.
+    #[must_use]
+    pub fn versions_bytes_max(mut self, bytes: usize) -> Self {
+        self.versions_bytes_max = bytes;
+        self
+    }
+
+    /// With a fault of the versions.
+    #[must_use]
+    pub fn fault(mut self, fault: VersionsFault) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    fn versions(&self, pool: &Pool<Sim>) -> Arc<Versions> {
+        let bytes = self.versions_bytes_max;
+        match self.fault {
+            Some(fault) => Versions::with_fault::<Sim>(bytes, pool.process(), fault),
+            None => Versions::new::<Sim>(bytes, pool.process()),
+        }
+    }
+
+    pub(super) fn is_immediate(&self, tree: usize) -> bool {
         !self.kinds[tree].is_by_epochs()
     }
 
@@ -210,7 +241,12 @@ impl BatchSubject {
         Explorer::new(self, options).map_err(text)
     }
 
-    fn open_tree(&self, pool: &Pool<Sim>, tree: usize) -> EngineResult<(Arc<StripedTree>, u64)> {
+    fn open_tree(
+        &self,
+        pool: &Pool<Sim>,
+        tree: usize,
+        versions: &Arc<Versions>,
+    ) -> EngineResult<(Arc<StripedTree>, u64)> {
         let root = |pool: &Pool<Sim>| -> EngineResult<Option<TreeRoot>> {
             Ok(pool
                 .trees()?
@@ -218,18 +254,16 @@ impl BatchSubject {
                 .find(|root| root.name == NAMES[tree]))
         };
         let found = root(pool)?;
-        let plain = |tree| {
-            Arc::new(StripedTree::new(
-                pool,
-                AnyTree::records(tree),
-                TreeVersions::without_views(pool),
-            ))
+        let versions = TreeVersions::of_existing(versions);
+        let plain = |tree, versions| {
+            let tree = AnyTree::records(tree);
+            Arc::new(StripedTree::new(pool, tree, versions))
         };
         let index = match (&self.kinds[tree], &found) {
-            (TreeKind::PlainWords, Some(root)) => plain(PlainWords::open(pool, root)?),
-            (TreeKind::PlainWords, None) => plain(PlainWords::create(pool, NAMES[tree])?),
-            (kind, Some(root)) => kind.explored().open(pool, root)?,
-            (kind, None) => kind.explored().create(pool, NAMES[tree])?,
+            (TreeKind::PlainWords, Some(root)) => plain(PlainWords::open(pool, root)?, versions),
+            (TreeKind::PlainWords, None) => plain(PlainWords::create(pool, NAMES[tree])?, versions),
+            (kind, Some(root)) => kind.explored().open_with(pool, root, versions)?,
+            (kind, None) => kind.explored().create_with(pool, NAMES[tree], versions)?,
         };
         let root = if found.is_some() { found } else { root(pool)? };
         let root = root.ok_or_else(|| Error::no_such_tree(NAMES[tree]))?;
@@ -245,9 +279,10 @@ impl BatchSubject {
         if pool.needs_mark() {
             unfinished.mark(&pool).map_err(text)?;
         }
+        let versions = self.versions(&pool);
         let trees = [
-            self.open_tree(&pool, 0).map_err(text)?,
-            self.open_tree(&pool, 1).map_err(text)?,
+            self.open_tree(&pool, 0, &versions).map_err(text)?,
+            self.open_tree(&pool, 1, &versions).map_err(text)?,
         ];
         if pool.needs_mark() {
             pool.finish_marking();
@@ -259,14 +294,19 @@ impl BatchSubject {
                 .map(|tree| &*tree.0 as &dyn Index)
         };
         unfinished.finish(&pool, tree_of).map_err(text)?;
-        Ok(OpenedTrees { trees, pool })
+        Ok(OpenedTrees {
+            trees,
+            pool,
+            versions,
+        })
     }
 
-    fn write_batch(
+    pub(super) fn write_batch(
         &self,
         opened: &OpenedTrees,
         writes: &[KeyState],
         before: &[KeyState],
+        transaction: Option<TransactionReads<'_>>,
     ) -> EngineResult<bool> {
         let bytes = |states: &[KeyState]| -> Vec<_> {
             let state = |(tree, key, value): &KeyState| {
@@ -300,7 +340,7 @@ impl BatchSubject {
                         .map_or(Condition::Absent, |value| Condition::Equals(&value[..])),
                 })
                 .collect(),
-            transaction: None,
+            transaction,
         };
         match batch::write(&opened.pool, &batch) {
             Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => Ok(false),
@@ -313,11 +353,11 @@ impl BatchSubject {
     }
 }
 
-fn key_bytes(key: u64) -> [u8; 8] {
+pub(super) fn key_bytes(key: u64) -> [u8; 8] {
     key.to_be_bytes()
 }
 
-fn number(bytes: &[u8]) -> Option<u64> {
+pub(super) fn number(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
@@ -443,7 +483,7 @@ impl Subject for BatchSubject {
 impl Concurrent for BatchSubject {
     fn call(&self, opened: &OpenedTrees, operation: &BatchOperation) -> Result<bool, Complaint> {
         match operation {
-            BatchOperation::Batch(writes, before) => self.write_batch(opened, writes, before),
+            BatchOperation::Batch(writes, before) => self.write_batch(opened, writes, before, None),
             Torn(writes) => writes
                 .iter()
                 .try_for_each(|write| write_one(opened, *write))
@@ -554,26 +594,16 @@ impl Index for PlainWords {
 
     fn cursor<'i>(
         &'i self,
-        _bounds: Bounds,
-        _direction: Direction,
+        bounds: Bounds,
+        direction: Direction,
     ) -> EngineResult<Box<dyn Scan + 'i>> {
-        Ok(Box::new(WordsFrom {
-            words: self,
-            next: 0,
-            key: [0; 8],
-            value: Vec::new(),
-        }))
+        Ok(Box::new(WordsFrom::new(self, &bounds, direction)))
     }
 
     fn len(&self) -> EngineResult<u64> {
-        let mut scan = WordsFrom {
-            words: self,
-            next: 0,
-            key: [0; 8],
-            value: Vec::new(),
-        };
+        let mut scan = WordsFrom::new(self, &Bounds::all(), Direction::Forward);
         let mut keys = 0;
-        while scan.next_into(&mut Vec::new(), &mut Vec::new())? {
+        while scan.advance()? {
             keys += 1;
         }
         Ok(keys)
@@ -597,20 +627,40 @@ impl Index for PlainWords {
     }
 }
 
-/// All words from a key on.
+/// The words of a range.
 struct WordsFrom<'w> {
     words: &'w PlainWords,
-    next: u64,
+    /// The keys that are left, in the order of the scan.
+    keys: Vec<u64>,
     /// The entry that it is at.
     key: [u8; 8],
     value: Vec<u8>,
 }
 
+impl<'w> WordsFrom<'w> {
+    fn new(words: &'w PlainWords, bounds: &Bounds, direction: Direction) -> Self {
+        let is_within = |key: &u64| {
+            let key = key_bytes(*key);
+            bounds.is_above_lower(&key) && bounds.is_below_upper(&key)
+        };
+        let mut keys: Vec<u64> = (0..KEYS as u64).filter(is_within).collect();
+        // The next one comes last.
+        if direction == Direction::Forward {
+            keys.reverse();
+        }
+        Self {
+            words,
+            keys,
+            key: [0; 8],
+            value: Vec::new(),
+        }
+    }
+}
+
 impl Scan for WordsFrom<'_> {
     fn advance(&mut self) -> EngineResult<bool> {
-        while self.next < KEYS as u64 {
-            self.key = key_bytes(self.next);
-            self.next += 1;
+        while let Some(key) = self.keys.pop() {
+            self.key = key_bytes(key);
             if self.words.get_into(&self.key, &mut self.value)? {
                 return Ok(true);
             }

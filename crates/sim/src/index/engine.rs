@@ -190,6 +190,30 @@ impl Explored {
     }
 }
 
+impl Explored {
+    /// Makes a tree of a store with views.
+    pub(super) fn create_with(
+        &self,
+        pool: &Pool<Sim>,
+        name: &str,
+        versions: Arc<TreeVersions>,
+    ) -> Result<Arc<StripedTree>> {
+        let created = (self.engine.media.sim.create)(pool, name, self.coded(), &self.creation)?;
+        Ok(Arc::new(StripedTree::new(pool, created, versions)))
+    }
+
+    /// Opens a tree of a store with views.
+    pub(super) fn open_with(
+        &self,
+        pool: &Pool<Sim>,
+        root: &TreeRoot,
+        versions: Arc<TreeVersions>,
+    ) -> Result<Arc<StripedTree>> {
+        let opened = (self.engine.media.sim.open)(pool, root, self.coded(), &self.opening)?;
+        Ok(Arc::new(StripedTree::new(pool, opened, versions)))
+    }
+}
+
 impl Explorable for Explored {
     fn name(&self) -> &'static str {
         self.engine.name
@@ -212,21 +236,11 @@ impl Explorable for Explored {
     }
 
     fn create(&self, pool: &Pool<Sim>, name: &str) -> Result<Arc<StripedTree>> {
-        let created = (self.engine.media.sim.create)(pool, name, self.coded(), &self.creation)?;
-        Ok(Arc::new(StripedTree::new(
-            pool,
-            created,
-            TreeVersions::without_views(pool),
-        )))
+        self.create_with(pool, name, TreeVersions::without_views(pool))
     }
 
     fn open(&self, pool: &Pool<Sim>, root: &TreeRoot) -> Result<Arc<StripedTree>> {
-        let opened = (self.engine.media.sim.open)(pool, root, self.coded(), &self.opening)?;
-        Ok(Arc::new(StripedTree::new(
-            pool,
-            opened,
-            TreeVersions::without_views(pool),
-        )))
+        self.open_with(pool, root, TreeVersions::without_views(pool))
     }
 
     fn leaf_entries(&self) -> usize {

@@ -7,6 +7,7 @@ mod keys;
 pub mod script;
 pub mod suite;
 pub mod threads;
+pub mod views;
 
 use std::collections::BTreeMap;
 use std::fmt;

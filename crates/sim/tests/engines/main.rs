@@ -18,4 +18,5 @@ mod pmwcas;
 mod rntree;
 mod rntree_holes;
 mod threads;
+mod views;
 mod wbtree;
