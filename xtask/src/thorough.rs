@@ -84,6 +84,14 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
         .push(pool.join("batches.pool").display().to_string());
     runs.push(torture);
     let mut torture = run_of(
+        "torture transactions",
+        &format!("{everleaf} torture --transactions --rounds 200"),
+    );
+    torture
+        .arguments
+        .push(pool.join("transactions.pool").display().to_string());
+    runs.push(torture);
+    let mut torture = run_of(
         "torture stores",
         &format!("{everleaf} torture --stores 200 --rounds 50"),
     );

@@ -10,7 +10,7 @@ use medium::{Lsn, Medium};
 use pool::Pool;
 use smallvec::SmallVec;
 
-use super::{Faults, Versions, VersionsFault};
+use super::{PlantedFault, Versions, VersionsFault};
 use crate::index::{Bounds, Direction, Observed, Value};
 use crate::{Error, ErrorKind, Result};
 
@@ -129,7 +129,7 @@ struct KeyChanges {
 
 impl KeyChanges {
     /// The value of the key as of `stamp`, if it has changed since.
-    fn value_at(&self, stamp: Stamp, faults: Faults) -> Option<&KeptValue> {
+    fn value_at(&self, stamp: Stamp, faults: PlantedFault) -> Option<&KeptValue> {
         if faults.has(VersionsFault::NewestChangeWins) {
             return self.kept.iter().rfind(|kept| kept.until > stamp);
         }
@@ -237,7 +237,7 @@ impl TreeVersions {
         self.number
     }
 
-    fn faults(&self) -> Faults {
+    fn faults(&self) -> PlantedFault {
         self.store.faults
     }
 

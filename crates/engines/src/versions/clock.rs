@@ -8,7 +8,7 @@ use medium::sync::schedule::{self, Access, AccessKind};
 use medium::sync::{AtomicBool, Ordering};
 
 use super::changes::{OldValue, Stamp, TreeVersions};
-use super::fault::{Faults, VersionsFault};
+use super::fault::{PlantedFault, VersionsFault};
 
 /// A view as the clock knows it.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(super) struct Clock {
     keys: usize,
     /// When the last view was closed.
     idle_since: Option<Instant>,
-    faults: Faults,
+    faults: PlantedFault,
 }
 
 /// Figures about the views of a store and the memory that they take.
@@ -93,7 +93,7 @@ pub struct VersionsStat {
 }
 
 impl Clock {
-    pub(super) fn new(faults: Faults) -> Self {
+    pub(super) fn new(faults: PlantedFault) -> Self {
         Self {
             faults,
             ..Self::default()

@@ -1,4 +1,4 @@
-//! Faults that tests plant in the protocol, to see that they notice them.
+//! PlantedFault that tests plant in the protocol, to see that they notice them.
 
 /// A sentence of the protocol that is left out or turned round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,12 +55,12 @@ pub enum VersionsFault {
 
 /// The faults that are planted; none in a build without the feature `sim`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Faults {
+pub(crate) struct PlantedFault {
     #[cfg(feature = "sim")]
     planted: Option<VersionsFault>,
 }
 
-impl Faults {
+impl PlantedFault {
     #[cfg(feature = "sim")]
     pub(super) fn of(fault: VersionsFault) -> Self {
         Self {

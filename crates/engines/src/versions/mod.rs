@@ -72,7 +72,7 @@ use crate::{ErrorKind, Result};
 
 pub use self::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
 pub use self::clock::VersionsStat;
-pub(crate) use self::fault::Faults;
+pub(crate) use self::fault::PlantedFault;
 pub use self::fault::VersionsFault;
 pub use self::read_set::{Conflict, ReadSet, ReadSpan};
 pub(crate) use self::record::{BatchChange, TransactionCheck, UnpublishedWrite};
@@ -109,7 +109,7 @@ pub struct Versions {
     linger: Duration,
     /// The stamp of a batch that could not be finished; `u64::MAX` if there is none.
     unfinished: AtomicU64,
-    faults: Faults,
+    faults: PlantedFault,
     process: Process,
 }
 
@@ -160,7 +160,7 @@ impl Drop for WithoutViews<'_> {
 impl Versions {
     /// The versions of a store on the medium `M`, whose changes may take this much memory, in bytes.
     pub fn new<M: Medium>(bytes_max: usize, process: Process) -> Arc<Self> {
-        Self::with_faults::<M>(bytes_max, process, Faults::default())
+        Self::with_faults::<M>(bytes_max, process, PlantedFault::default())
     }
 
     /// Versions with a fault, for tests.
@@ -171,10 +171,14 @@ impl Versions {
         process: Process,
         fault: VersionsFault,
     ) -> Arc<Self> {
-        Self::with_faults::<M>(bytes_max, process, Faults::of(fault))
+        Self::with_faults::<M>(bytes_max, process, PlantedFault::of(fault))
     }
 
-    fn with_faults<M: Medium>(bytes_max: usize, process: Process, faults: Faults) -> Arc<Self> {
+    fn with_faults<M: Medium>(
+        bytes_max: usize,
+        process: Process,
+        faults: PlantedFault,
+    ) -> Arc<Self> {
         // A schedule must not depend on the time.
         let linger = if M::SCHEDULED { Duration::ZERO } else { LINGER };
         Arc::new(Self {
@@ -234,7 +238,7 @@ impl Versions {
         clock.stamp
     }
 
-    pub(crate) fn faults(&self) -> Faults {
+    pub(crate) fn faults(&self) -> PlantedFault {
         self.faults
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use medium::Lsn;
 
 use super::changes::{ChangedKey, OldValue, Stamp, TreeVersions};
-use super::{Faults, StoreView, VersionsFault};
+use super::{PlantedFault, StoreView, VersionsFault};
 use crate::Result;
 use crate::index::{Bounds, Direction, Index, Observed, Scan, Value};
 
@@ -19,7 +19,7 @@ impl StoreView {
         self.state.stamp
     }
 
-    fn faults(&self) -> Faults {
+    fn faults(&self) -> PlantedFault {
         self.versions.faults
     }
 

@@ -8,7 +8,7 @@ use medium::sync::{Mutex, MutexGuard, Ordering};
 use super::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
 use super::clock::Clock;
 use super::read_set::ReadSet;
-use super::{Faults, KEY_LOCKS, StoreView, Versions, VersionsFault};
+use super::{KEY_LOCKS, PlantedFault, StoreView, Versions, VersionsFault};
 use crate::{ErrorKind, Result};
 
 /// A write that has a stamp and is not published yet; views with later stamps wait for its drop.
@@ -178,7 +178,7 @@ impl Versions {
 
 impl TransactionCheck<'_> {
     /// Checks that nothing that the transaction has read has changed since its view was opened.
-    fn expect_unchanged(&self, faults: Faults) -> Result<()> {
+    fn expect_unchanged(&self, faults: PlantedFault) -> Result<()> {
         if faults.has(VersionsFault::NoCheck) {
             return Ok(());
         }

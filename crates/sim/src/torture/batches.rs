@@ -3,7 +3,7 @@
 
 use super::history::{NEVER, RecordedOperation};
 use super::oracle::{DurableUntil, Landmark};
-use super::transfer::{Transfer, accounts, ledger};
+use super::transfer::{Transfer, account_keys, ledger};
 use super::{BatchTally, Contents, RoundHistory, Tally, TortureWorkload, ValueVersion};
 
 /// A batch of a round.
@@ -129,7 +129,7 @@ impl TransferBatches {
         let expected = self.apply_to(before);
         let mut sum = 0_u64;
         for tree in 0..workload.tree_count() {
-            for key in accounts(workload) {
+            for key in account_keys(workload) {
                 let expected = expected.version(tree, key);
                 let now = found.version(tree, key);
                 sum = sum.wrapping_add(now);

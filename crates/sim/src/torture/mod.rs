@@ -36,7 +36,7 @@ pub use announcement::{
 pub use contents::Contents;
 pub use history::RoundHistory;
 pub use oracle::Oracle;
-pub use transfer::{Move, Transfer, ledger};
+pub use transfer::{Move, Transfer, account_keys, ledger};
 
 /// The trees of a torture pool without batches, by their place in records. Those with an odd place
 /// are trees of words.

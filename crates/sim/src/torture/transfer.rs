@@ -41,7 +41,7 @@ pub(super) fn key_count(threads: u8) -> u32 {
 }
 
 /// The keys that are accounts.
-pub(super) fn accounts(workload: &TortureWorkload) -> std::ops::Range<u32> {
+pub fn account_keys(workload: &TortureWorkload) -> std::ops::Range<u32> {
     workload.keys..workload.keys + ACCOUNTS
 }
 
@@ -90,7 +90,7 @@ impl Transfer {
         let mut moves: Vec<Move> = Vec::new();
         while moves.len() < count {
             let tree = trees[random.random_range(0..trees.len())];
-            let key = random.random_range(accounts(workload));
+            let key = random.random_range(account_keys(workload));
             let is_new = !moves
                 .iter()
                 .any(|known| known.tree == tree && known.key == key);

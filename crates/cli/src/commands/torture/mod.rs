@@ -2,6 +2,7 @@
 
 mod channel;
 pub(crate) mod judge;
+mod lists;
 mod log;
 mod promise;
 pub(crate) mod reader;
@@ -49,9 +50,13 @@ pub(crate) struct WorkArgs {
     /// the single operations
     #[arg(long, conflicts_with_all = ["engine", "trees"])]
     batches: bool,
+    /// Does the same as --batches, with transactions instead, which also append to lists; snapshots
+    /// audit all of it the whole time
+    #[arg(long, conflicts_with_all = ["engine", "trees", "batches"])]
+    transactions: bool,
     /// Stores, which the writer opens, writes to and closes again and again; the others lie beside
     /// the pool, with numbers behind their names
-    #[arg(long, default_value_t = 1, conflicts_with = "batches", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 1, conflicts_with_all = ["batches", "transactions"], value_parser = clap::value_parser!(u32).range(1..=1000))]
     stores: u32,
 }
 
@@ -65,9 +70,12 @@ impl WorkArgs {
             keys,
             trees,
             batches,
+            transactions,
             stores,
         } = self;
-        let trees = if *batches {
+        let trees = if *transactions {
+            "--transactions".to_owned()
+        } else if *batches {
             "--batches".to_owned()
         } else {
             format!("--engine {engine} --trees {trees}")
@@ -108,6 +116,7 @@ impl WorkArgs {
             keys,
             trees,
             batches,
+            transactions,
             stores: _,
         } = *self;
         TortureWorkload {
@@ -116,7 +125,7 @@ impl WorkArgs {
             threads,
             keys,
             trees,
-            batches,
+            batches: batches || transactions,
         }
     }
 }
@@ -279,7 +288,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             args.work.stores, args.work.stores
         )));
     }
-    let names = tree_names();
+    let mut names = tree_names();
+    names.push(lists::LISTS.to_owned());
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     for pool in args.work.pools(&args.pool) {
         child::replace_own(&pool, &names, "torture pool")?;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use everleaf::{Store, Tree, TreeOptions};
 use sim::torture::{Contents, TortureWorkload, ValueVersion, has_words, key_bytes, version_of};
 
+use super::lists::{LISTS, Lists};
 use crate::failure::Failure;
 
 /// Keys that are read at once.
@@ -60,6 +61,10 @@ pub(super) fn read_all(
             .iter()
             .map(|violation| format!("check: {violation}")),
     );
+    if store.trees()?.iter().any(|tree| tree.name == LISTS) {
+        let lists = Lists::open(store)?;
+        violations.extend(lists.faults(&store.snapshot()?)?);
+    }
     let mut records = 0;
     for (number, tree) in open_trees(store, workload)?.iter().enumerate() {
         let mut all_keys = Vec::new();

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-use everleaf::{Batch, ErrorKind, Options, Pending, Store, Tree};
+use everleaf::{Batch, Error, ErrorKind, Options, Pending, Store, Transaction, Tree, View as _};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -17,6 +17,7 @@ use sim::torture::{
 
 use super::WorkArgs;
 use super::channel::ChannelArgs;
+use super::lists::{Lists, faults_of_transfers};
 use super::promise::Promise;
 use super::verify::open_trees;
 use crate::arguments::PoolArgs;
@@ -128,6 +129,8 @@ struct Writer<'a> {
     value: Vec<u8>,
     /// Writes that were not waited for.
     pending: Vec<Pending<bool>>,
+    /// The lists, if there are transactions.
+    lists: Option<&'a Lists>,
 }
 
 /// Ends the process at once because an operation failed, before other threads write more. Damage is
@@ -234,6 +237,7 @@ impl Writer<'_> {
                 Pending::wait_all(self.pending.drain(..)).map(|_| true)?
             }
             OperationKind::Sync => self.opened.store.sync().map(|()| true)?,
+            OperationKind::Batch if self.lists.is_some() => self.transfer_at_once(version)?,
             OperationKind::Batch => self.transfer(version)?,
             _ => self.write(kind, tree, &key, version, expected)?,
         };
@@ -295,6 +299,60 @@ impl Writer<'_> {
             Err(error) if matches!(error.kind(), ErrorKind::ConditionFailed { .. }) => Ok(false),
             written => written.map(|()| true),
         }
+    }
+
+    /// Does a transfer as a transaction, which also appends it to a list.
+    fn transfer_at_once(&mut self, version: ValueVersion) -> everleaf::Result<bool> {
+        let Some(lists) = self.lists else {
+            return Ok(false);
+        };
+        let before = lists.committed_before(version);
+        let opened = self.opened.clone();
+        let transfer = Transfer::of(version, self.workload);
+        let ledger = ledger(self.workload, self.thread);
+        let write = |transaction: &mut Transaction| {
+            for Move { tree, key, amount } in &transfer.moves {
+                let handle = &opened.trees[usize::from(*tree)];
+                let key = key_bytes(*tree, *key);
+                let balance = match transaction.get(handle, &key)? {
+                    Some(value) => version_of(*tree, &value).unwrap_or_else(|| {
+                        found_wrong(&format!("a transaction has read {value:02x?}"))
+                    }),
+                    None => 0,
+                };
+                match balance.wrapping_add(*amount) {
+                    0 => drop(transaction.remove(handle, &key)?),
+                    balance => transaction.put(handle, &key, value_bytes(*tree, balance))?,
+                }
+            }
+            for tree in &transfer.trees {
+                let handle = &opened.trees[usize::from(*tree)];
+                let value = value_bytes(*tree, version);
+                transaction.put(handle, key_bytes(*tree, ledger), value)?;
+            }
+            // A list would make a transfer between trees that are durable by epochs end the epoch.
+            let is_listed = transfer
+                .trees
+                .iter()
+                .any(|tree| !self.workload.is_buffered(*tree));
+            if is_listed {
+                return Ok(Some(lists.append(transaction, version)?));
+            }
+            Ok::<_, Error>(None)
+        };
+        let appended = if self.args.work.durability == Promise::Ticket {
+            let (appended, pending) = commit_pending(&opened.store, write)?;
+            self.pending.push(pending.map(|()| true));
+            appended
+        } else {
+            opened.store.transaction(write)?
+        };
+        if let Some(appended) = appended
+            && let Err(what) = lists.note_committed(appended, before)
+        {
+            found_wrong(&what);
+        }
+        Ok(true)
     }
 
     /// Writes, and keeps the pending result if the writer relies on tickets.
@@ -372,6 +430,41 @@ impl Writer<'_> {
     }
 }
 
+/// A transaction that is committed and not waited for, run again as long as it conflicts.
+fn commit_pending<T>(
+    store: &Store,
+    write: impl Fn(&mut Transaction) -> everleaf::Result<T>,
+) -> everleaf::Result<(T, Pending<()>)> {
+    loop {
+        let mut transaction = store.begin()?;
+        let written = write(&mut transaction);
+        let committed = written.and_then(|value| Ok((value, transaction.commit_pending()?)));
+        match committed {
+            Err(error) if error.is_retryable() => {}
+            committed => return committed,
+        }
+    }
+}
+
+/// Checks one snapshot after the other, until the process is killed.
+fn audit(opened: &OpenedStore, lists: &Lists, workload: &TortureWorkload) {
+    loop {
+        let audited = opened.store.snapshot().and_then(|snapshot| {
+            let mut faults = faults_of_transfers(&snapshot, &opened.trees, workload)?;
+            faults.extend(lists.faults(&snapshot)?);
+            Ok(faults)
+        });
+        match audited {
+            Ok(faults) => {
+                if let Some(fault) = faults.first() {
+                    found_wrong(fault);
+                }
+            }
+            Err(error) => failed(&Failure::from(error)),
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
     match write(args) {
         Err(failure) => failed(&failure),
@@ -391,7 +484,7 @@ fn write(args: &Args) -> Result<(), Failure> {
     let store = first.store.clone();
     let [insert, update, put, remove, exchange, exchange_out, get] =
         MIXES[(spread(args.seed ^ u64::from(args.round)) % 3) as usize];
-    let batch = if args.work.batches { BATCH_WEIGHT } else { 0 };
+    let batch = if workload.batches { BATCH_WEIGHT } else { 0 };
     let mix = [
         insert,
         update,
@@ -402,7 +495,19 @@ fn write(args: &Args) -> Result<(), Failure> {
         get,
         batch,
     ];
+    let lists = if args.work.transactions {
+        Some(Lists::open(&store)?)
+    } else {
+        None
+    };
     std::thread::scope(|scope| {
+        if let Some(lists) = &lists {
+            let opened = &first;
+            let workload = &workload;
+            Builder::new()
+                .spawn_scoped(scope, move || audit(opened, lists, workload))
+                .map_err(Failure::io("start a thread that audits"))?;
+        }
         let threads: Vec<_> = (0..args.work.threads)
             .map(|thread| {
                 let seed = spread(args.seed ^ u64::from(args.round) << 8 ^ u64::from(thread) << 56);
@@ -420,6 +525,7 @@ fn write(args: &Args) -> Result<(), Failure> {
                     seen: 0,
                     value: Vec::new(),
                     pending: Vec::new(),
+                    lists: lists.as_ref(),
                 };
                 let files = &files;
                 let write = move || {
