@@ -78,7 +78,7 @@ pub use self::read_set::{Conflict, ReadSet, ReadSpan};
 pub(crate) use self::record::{BatchChange, TransactionCheck, UnpublishedWrite};
 
 /// Locks of keys.
-const KEY_LOCKS: usize = 4096;
+const KEY_LOCKS: usize = if cfg!(loom) { 1 } else { 4096 };
 /// How long versions stay on after the last view has closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Changes that are forgotten under one lock of the clock.
@@ -420,3 +420,6 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
