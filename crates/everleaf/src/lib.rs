@@ -318,7 +318,7 @@ pub use engines::index::{
     Bounds, Condition, Direction, Entry, EpochStat, Index, IndexStat, KeysBetween, LeftOut,
     NextEntry, OwnSpace, Part, Scan, Value, Violation, WordIndex,
 };
-pub use engines::versions::VersionsStat;
+pub use engines::versions::{OpenView, VersionsStat};
 pub use engines::{Error, ErrorKind, Result};
 pub use kind::TreeOptions;
 pub use medium::file::{LogEnd, LogError, Replay};

@@ -269,6 +269,7 @@ impl OpenStore {
     ///
     /// # Errors
     /// [`ErrorKind::BatchUnfinished`], [`ErrorKind::Forked`].
+    #[track_caller]
     pub(crate) fn open_view(&self) -> Result<StoreView> {
         self.expect_own_process()?;
         self.opening.versions.open()

@@ -63,6 +63,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::BatchUnfinished`](crate::ErrorKind::BatchUnfinished);
     /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).
+    #[track_caller]
     pub fn snapshot(&self) -> Result<Snapshot> {
         let view = self.at(self.inner.open_view())?;
         Ok(Snapshot {

@@ -130,6 +130,7 @@ impl Store {
     /// # Errors
     /// Those of `run`; [`ErrorKind::Conflict`] or [`ErrorKind::ViewTooOld`] if the last attempt
     /// failed so; those of [`Store::write`].
+    #[track_caller]
     pub fn transaction<T, E: From<Error>>(
         &self,
         mut run: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
@@ -163,10 +164,12 @@ impl Store {
     ///
     /// # Errors
     /// Those of [`Store::snapshot`]; [`ErrorKind::ReadOnly`].
+    #[track_caller]
     pub fn begin(&self) -> Result<Transaction> {
         self.begin_with(ReadWaits::AtEachRead)
     }
 
+    #[track_caller]
     fn begin_with(&self, waits: ReadWaits) -> Result<Transaction> {
         self.at(self.inner.expect_writable())?;
         let view = self.at(self.inner.open_view())?;

@@ -488,3 +488,49 @@ fn a_snapshot_refuses_a_tree_of_another_store() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn a_snapshot_that_was_forgotten_is_named() -> Result<()> {
+    let store = Store::in_memory()?;
+    let line = line!() + 1;
+    let _forgotten = store.snapshot()?;
+    let oldest = store.stat()?.versions.oldest_view.expect("it is open");
+    assert_eq!(oldest.opened_at.line(), line);
+    assert!(
+        oldest.opened_at.file().ends_with("snapshots.rs"),
+        "{oldest:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_snapshot_beside_a_compaction() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    for engine in Engine::ALL {
+        let store = Store::open(folder.path().join(engine.name))?;
+        let tree = tree_of(&store, *engine)?;
+        let key = |number: u32| number.to_be_bytes();
+        for number in 0..20_000 {
+            tree.put(key(number), vec![1; 100])?;
+            if number == 19_000 {
+                store.sync()?;
+            }
+        }
+        let snapshot = store.snapshot()?;
+        for number in (0..20_000).filter(|number| number % 20 != 0) {
+            tree.pending().remove(key(number))?.map(drop).peek();
+        }
+        store.sync()?;
+        let before = contents(&snapshot, &tree)?;
+        let compaction = store.compact()?;
+        assert!(
+            compaction.records_moved + compaction.nodes_moved > 0,
+            "{engine}"
+        );
+        assert_eq!(before.len(), 20_000);
+        assert!(contents(&snapshot, &tree)? == before);
+        assert_eq!(store.snapshot()?.iter(&tree).count(), 1000);
+        drop(snapshot);
+    }
+    Ok(())
+}

@@ -1,14 +1,20 @@
 //! The clock of a store: the order of its writes, and the views that are open.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::Location;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use medium::sync::schedule::{self, Access, AccessKind};
 use medium::sync::{AtomicBool, Ordering};
 
 use super::changes::{OldValue, Stamp, TreeVersions};
 use super::fault::{PlantedFault, VersionsFault};
+
+/// A view that has been open for this long was probably forgotten.
+const FORGOTTEN_AGE: Duration = Duration::from_secs(60);
+/// Writes between two looks for such a view.
+const WRITES_PER_LOOK: u64 = 256;
 
 /// A view as the clock knows it.
 #[derive(Debug)]
@@ -18,6 +24,10 @@ pub(super) struct ViewState {
     /// Distinguishes views with the same stamp.
     number: u64,
     pub(super) opened: Instant,
+    /// The line of code that opened it.
+    opened_at: &'static Location<'static>,
+    /// Whether a warning was given because it has been open for long.
+    is_told: AtomicBool,
     /// Whether its values were forgotten, because they took too much memory.
     has_ended: AtomicBool,
 }
@@ -28,6 +38,13 @@ impl ViewState {
         // ORDER: pairs with the store in `Clock::end_oldest`. A reader that misses a value that was
         // forgotten sees that the view has ended: it has taken the lock of the changes since.
         self.has_ended.load(Ordering::Acquire)
+    }
+
+    fn as_open(&self) -> OpenView {
+        OpenView {
+            age: self.opened.elapsed(),
+            opened_at: self.opened_at,
+        }
     }
 
     fn id(&self) -> (Stamp, u64) {
@@ -79,13 +96,22 @@ pub(super) struct Clock {
     faults: PlantedFault,
 }
 
+/// A view that is open: a snapshot or a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenView {
+    /// How long it has been open.
+    pub age: Duration,
+    /// The line of code that opened it.
+    pub opened_at: &'static Location<'static>,
+}
+
 /// Figures about the views of a store and the memory that they take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct VersionsStat {
     /// Views that are open: snapshots and transactions.
     pub views: usize,
-    /// How long the oldest one has been open.
-    pub oldest_view: Option<std::time::Duration>,
+    /// The oldest one.
+    pub oldest_view: Option<OpenView>,
     /// Keys whose old values are kept for views.
     pub keys: usize,
     /// Bytes of memory that these take, about.
@@ -105,12 +131,18 @@ impl Clock {
     }
 
     /// Registers a view. Its stamp is that of the last write.
-    pub(super) fn register(&mut self, stamp: Stamp) -> Arc<ViewState> {
+    pub(super) fn register(
+        &mut self,
+        stamp: Stamp,
+        opened_at: &'static Location<'static>,
+    ) -> Arc<ViewState> {
         self.views_opened += 1;
         let view = Arc::new(ViewState {
             stamp,
             number: self.views_opened,
             opened: Instant::now(),
+            opened_at,
+            is_told: AtomicBool::new(false),
             has_ended: AtomicBool::new(false),
         });
         self.views.insert(view.id(), Arc::clone(&view));
@@ -127,7 +159,7 @@ impl Clock {
     }
 
     /// Whether no view was open for this long, so that the versions may be switched off.
-    pub(super) fn is_idle_for(&self, linger: std::time::Duration) -> bool {
+    pub(super) fn is_idle_for(&self, linger: Duration) -> bool {
         let has_openers = self.openers > 0 && !self.faults.has(VersionsFault::OffIgnoresOpeners);
         let is_unused = self.views.is_empty() && !has_openers;
         is_unused
@@ -256,11 +288,30 @@ impl Clock {
         true
     }
 
+    /// The view that was opened first.
+    fn oldest(&self) -> Option<&Arc<ViewState>> {
+        self.views.values().min_by_key(|view| view.opened)
+    }
+
+    /// The oldest view, if it has been open for so long that it was probably forgotten. Each view is
+    /// returned once.
+    pub(super) fn forgotten_view(&self) -> Option<OpenView> {
+        if !self.stamp.is_multiple_of(WRITES_PER_LOOK) {
+            return None;
+        }
+        // The first of the list has the lowest stamp, so it is about as old as the oldest.
+        let (_, first) = self.views.first_key_value()?;
+        let open = first.as_open();
+        if open.age < FORGOTTEN_AGE || first.is_told.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        Some(open)
+    }
+
     pub(super) fn stat(&self) -> VersionsStat {
-        let opened = self.views.values().map(|view| view.opened).min();
         VersionsStat {
             views: self.views.len(),
-            oldest_view: opened.map(|opened| opened.elapsed()),
+            oldest_view: self.oldest().map(|view| view.as_open()),
             keys: self.keys,
             bytes: self.bytes,
         }

@@ -60,6 +60,7 @@ mod read;
 mod read_set;
 mod record;
 
+use std::panic::Location;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -71,7 +72,7 @@ use self::clock::{Clock, Switch, ViewState};
 use crate::{ErrorKind, Result};
 
 pub use self::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
-pub use self::clock::VersionsStat;
+pub use self::clock::{OpenView, VersionsStat};
 pub(crate) use self::fault::PlantedFault;
 pub use self::fault::VersionsFault;
 pub use self::read_set::{Conflict, ReadSet, ReadSpan};
@@ -247,12 +248,14 @@ impl Versions {
     ///
     /// # Errors
     /// [`ErrorKind::BatchUnfinished`]; [`ErrorKind::Forked`].
+    #[track_caller]
     pub fn open(self: &Arc<Self>) -> Result<StoreView> {
+        let opened_at = Location::caller();
         self.process.expect_current()?;
         self.lock_clock().openers += 1;
         let opener = Opener { versions: self };
         self.switch_on();
-        let state = self.register()?;
+        let state = self.register(opened_at)?;
         drop(opener);
         let view = StoreView {
             versions: Arc::clone(self),
@@ -304,7 +307,7 @@ impl Versions {
     }
 
     /// Step 3 of opening a view.
-    fn register(&self) -> Result<Arc<ViewState>> {
+    fn register(&self, opened_at: &'static Location<'static>) -> Result<Arc<ViewState>> {
         let mut registered = None;
         wait_until(|| {
             let mut clock = self.lock_clock();
@@ -316,7 +319,7 @@ impl Versions {
                 drop(clock);
                 clock = self.lock_clock();
             }
-            registered = Some(clock.register(stamp));
+            registered = Some(clock.register(stamp, opened_at));
             true
         });
         let state = registered.expect("the wait ends when it is registered");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use medium::sync::{Mutex, MutexGuard, Ordering};
 
 use super::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
-use super::clock::Clock;
+use super::clock::{Clock, OpenView};
 use super::read_set::ReadSet;
 use super::{KEY_LOCKS, PlantedFault, StoreView, Versions, VersionsFault};
 use crate::{ErrorKind, Result};
@@ -100,7 +100,11 @@ impl Versions {
         }
         clock.record(tree, key, write.stamp, old);
         clock.keep_within(self.bytes_max);
+        let forgotten = clock.forgotten_view();
         drop(clock);
+        if let Some(view) = forgotten {
+            warn_of(view);
+        }
         Ok(write)
     }
 
@@ -153,7 +157,11 @@ impl Versions {
             }
         }
         clock.keep_within(self.bytes_max);
+        let forgotten = clock.forgotten_view();
         drop(clock);
+        if let Some(view) = forgotten {
+            warn_of(view);
+        }
         Ok(write)
     }
 
@@ -194,4 +202,14 @@ impl TransactionCheck<'_> {
             .into()),
         }
     }
+}
+
+/// Tells a program that listens of a view that was probably forgotten.
+#[cold]
+fn warn_of(view: OpenView) {
+    tracing::warn!(
+        opened_at = %view.opened_at,
+        seconds = view.age.as_secs(),
+        "a snapshot or transaction is open for long, and old values are kept for it; drop it"
+    );
 }
