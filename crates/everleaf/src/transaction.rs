@@ -327,6 +327,7 @@ impl Transaction {
 
     /// Commits, and returns the LSN at which the transaction is durable, with what it has read.
     fn commit_ordered(&mut self) -> Result<Lsn> {
+        self.name_path(self.store.expect_own_process())?;
         let reads = self.reads.get_mut();
         if self.writes.is_empty() {
             return Ok(reads.lsn);
@@ -362,6 +363,7 @@ impl Transaction {
 
     /// Notes a write, which the commit will do.
     fn write(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.name_path(self.store.expect_own_process())?;
         self.expect_own(tree)?;
         let target = tree.target();
         self.name_path(target.check(key, value))?;

@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use everleaf::{
-    Batch, Engine, MediumChoice, Options, Pending, Store, Tree, TreeOptions, TypedTree, WordTree,
+    Batch, Engine, MediumChoice, Options, Pending, Snapshot, Store, Transaction, Tree, TreeOptions,
+    TypedTree, View as _, WordTree,
 };
 use tempfile::TempDir;
 
@@ -70,6 +71,8 @@ pub struct Handles {
     pub typed: TypedTree<String, u64>,
     pub batch: Batch,
     pub pending: Vec<Pending<()>>,
+    pub snapshot: Snapshot,
+    pub transaction: Transaction,
 }
 
 impl Handles {
@@ -92,6 +95,10 @@ impl Handles {
             batch.put(tree, "batch", "value");
             pending.push(tree.pending().put("pending", "value").unwrap());
         }
+        let snapshot = store.snapshot().unwrap();
+        let mut transaction = store.begin().unwrap();
+        assert!(transaction.get(&words, 1).unwrap().is_some());
+        transaction.put(&words, 2000, 2000).unwrap();
         Self {
             store,
             trees,
@@ -99,6 +106,8 @@ impl Handles {
             typed,
             batch,
             pending,
+            snapshot,
+            transaction,
         }
     }
 
@@ -110,6 +119,9 @@ impl Handles {
         }
         self.store.write(&self.batch).unwrap();
         Pending::wait_all(self.pending).unwrap();
+        assert_eq!(self.snapshot.iter(&self.words).count(), 100);
+        self.transaction.commit().unwrap();
+        drop(self.snapshot);
         self.words.put(1000, 1000).unwrap();
         self.store.sync().unwrap();
         expect_sound(&self.store, 103);

@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use everleaf::{
-    Batch, Bounds, Condition, Direction, Error, ErrorKind, Pending, Range, Result, Store, Tree,
-    TreeOptions, TypedTree, WordTree,
+    Batch, Bounds, Condition, Direction, Error, ErrorKind, Pending, Range, Result, Store,
+    Transaction, Tree, TreeOptions, TypedTree, View, WordTree,
 };
 
 use crate::handles::Handles;
@@ -22,6 +22,8 @@ pub fn expect_all(handles: Handles, ranges: Vec<Range<'_>>) {
         typed,
         batch,
         pending,
+        snapshot,
+        transaction,
     } = handles;
     let refused = Refusals {
         path: store.path().to_owned(),
@@ -40,6 +42,10 @@ pub fn expect_all(handles: Handles, ranges: Vec<Range<'_>>) {
         refused.pending(pending);
     }
     refused.store(&store, &batch);
+    refused.view(&snapshot, &trees[0]);
+    refused.view(&transaction, &trees[0]);
+    refused.transaction(transaction, &trees[0]);
+    drop(snapshot);
     drop((trees, words, typed, batch));
     refused.expect(store.close().map_err(Error::from));
 }
@@ -161,6 +167,22 @@ impl Refusals {
         self.expect(typed.pending().put("1", &2));
     }
 
+    fn view(&self, view: &impl View, tree: &Tree) {
+        self.expect(view.get(tree, "key 001"));
+        self.expect(view.get_many(tree, &["key 001"]));
+        self.expect(view.contains(tree, "key 001"));
+        self.expect(view.first(tree));
+        self.expect(view.iter(tree).next().expect("an error"));
+        self.expect(view.iter(tree).next_back().expect("an error"));
+    }
+
+    fn transaction(&self, mut transaction: Transaction, tree: &Tree) {
+        self.expect(transaction.put(tree, "key 001", "value"));
+        self.expect(transaction.insert(tree, "key", "value"));
+        self.expect(transaction.remove(tree, "key 001"));
+        self.expect(transaction.commit());
+    }
+
     fn pending<T: Clone + Debug>(&self, pending: Pending<T>) {
         assert!(!pending.is_durable());
         assert!(pending.peek().is_some());
@@ -201,6 +223,9 @@ impl Refusals {
         self.expect(store.write(batch));
         self.expect(store.write_pending(batch));
         self.expect(store.write(&Batch::new()));
+        self.expect(store.snapshot());
+        self.expect(store.begin());
+        self.expect(store.transaction(|_| Ok::<_, Error>(())));
         self.expect(store.clone().close().map_err(Error::from));
         self.expect(store.clone().close_and_replace(beside("new.pool")));
         assert_eq!(store.path(), self.path);
