@@ -130,6 +130,17 @@ impl Clock {
         !self.views.is_empty()
     }
 
+    /// Registers a view of the present moment, if versions are on and no tree is dropped or renamed.
+    pub(super) fn register_if_on(
+        &mut self,
+        opened_at: &'static Location<'static>,
+    ) -> Option<Arc<ViewState>> {
+        if self.switch != Switch::On || self.tree_changers > 0 {
+            return None;
+        }
+        Some(self.register(self.stamp, opened_at))
+    }
+
     /// Registers a view. Its stamp is that of the last write.
     pub(super) fn register(
         &mut self,

@@ -252,11 +252,11 @@ impl Versions {
     pub fn open(self: &Arc<Self>) -> Result<StoreView> {
         let opened_at = Location::caller();
         self.process.expect_current()?;
-        self.lock_clock().openers += 1;
-        let opener = Opener { versions: self };
-        self.switch_on();
-        let state = self.register(opened_at)?;
-        drop(opener);
+        let registered = self.lock_clock().register_if_on(opened_at);
+        let state = match registered {
+            Some(state) => state,
+            None => self.switch_on_and_register(opened_at),
+        };
         let view = StoreView {
             versions: Arc::clone(self),
             state,
@@ -264,9 +264,17 @@ impl Versions {
         if !self.faults.has(VersionsFault::NoWaitForPublished) {
             wait_until(|| !self.lock_clock().has_unpublished(view.state.stamp));
         }
-        // A batch that has failed meanwhile is not published.
         self.expect_finished_up_to(view.state.stamp)?;
         Ok(view)
+    }
+
+    /// Opens a view while versions are off, or while a tree is dropped.
+    #[cold]
+    fn switch_on_and_register(&self, opened_at: &'static Location<'static>) -> Arc<ViewState> {
+        self.lock_clock().openers += 1;
+        let _opener = Opener { versions: self };
+        self.switch_on();
+        self.register(opened_at)
     }
 
     /// Steps 1 and 2 of opening a view.
@@ -307,7 +315,7 @@ impl Versions {
     }
 
     /// Step 3 of opening a view.
-    fn register(&self, opened_at: &'static Location<'static>) -> Result<Arc<ViewState>> {
+    fn register(&self, opened_at: &'static Location<'static>) -> Arc<ViewState> {
         let mut registered = None;
         wait_until(|| {
             let mut clock = self.lock_clock();
@@ -322,10 +330,7 @@ impl Versions {
             registered = Some(clock.register(stamp, opened_at));
             true
         });
-        let state = registered.expect("the wait ends when it is registered");
-        self.expect_finished_up_to(state.stamp)
-            .inspect_err(|_| self.close(&state))?;
-        Ok(state)
+        registered.expect("the wait ends when it is registered")
     }
 
     /// Keeps views from being opened, for a thread that drops or renames a tree.
@@ -356,9 +361,15 @@ impl Versions {
     }
 
     fn close(&self, view: &ViewState) {
-        self.lock_clock().unregister(view);
+        let mut has_more = {
+            let mut clock = self.lock_clock();
+            clock.unregister(view);
+            clock.forget(FORGOTTEN_AT_ONCE)
+        };
         // Writes need the lock of the clock, so much is forgotten in several steps.
-        while self.lock_clock().forget(FORGOTTEN_AT_ONCE) {}
+        while has_more {
+            has_more = self.lock_clock().forget(FORGOTTEN_AT_ONCE);
+        }
         if self.linger.is_zero() {
             self.switch_off_if_idle(&mut self.lock_clock());
         }

@@ -1,9 +1,10 @@
 //! Recording what a write replaces, before it is published.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use medium::sync::{Mutex, MutexGuard, Ordering};
+use rustc_hash::FxHasher;
 
 use super::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
 use super::clock::{Clock, OpenView};
@@ -65,7 +66,7 @@ impl Versions {
         let locks = self
             .key_locks
             .get_or_init(|| (0..KEY_LOCKS).map(|_| Mutex::new(())).collect());
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = FxHasher::default();
         tree.number().hash(&mut hasher);
         key.hash(&mut hasher);
         Some(locks[hasher.finish() as usize % KEY_LOCKS].lock())

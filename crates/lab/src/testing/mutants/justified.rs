@@ -711,7 +711,7 @@ const MASSTREE: &[Justified] = &[
         "the node is listed twice",
     ),
     justified(
-        "engines/src/masstree/in_line_log.rs View::prepare store 1",
+        "engines/src/masstree/in_line_log.rs TreeAccess::prepare store 1",
         &[Store],
         "the mark is of this process alone, and says that a fence is due, which came before and comes once more",
     ),
@@ -827,7 +827,7 @@ const MASSTREE: &[Justified] = &[
         NOT_LED_TO,
     ),
     justified(
-        "engines/src/masstree/in_line_log.rs View::prepare fence 1",
+        "engines/src/masstree/in_line_log.rs TreeAccess::prepare fence 1",
         &[Swapped],
         NOT_LED_TO,
     )
