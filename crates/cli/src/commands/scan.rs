@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use everleaf::{CodecKind, Tree, Value, View, ViewRange};
+use everleaf::{CodecKind, Tree, View, ViewRange};
 
 use crate::arguments::{Notation, PoolArgs, RangeArgs, TreeArgs};
 use crate::context::{Context, write_json};
@@ -39,20 +39,12 @@ impl Args {
     ) -> Result<(), Failure> {
         let mut output = Context::output();
         for _ in 0..self.limit.unwrap_or(u64::MAX) {
-            // Entries from the end cannot be borrowed.
-            let owned: (Value, Value);
-            let (key, value): (&[u8], &[u8]) = if self.reverse {
-                let Some(entry) = range.next_back() else {
-                    break;
-                };
-                owned = entry?;
-                (&owned.0, &owned.1)
+            let entry = if self.reverse {
+                range.next_bytes_back()?
             } else {
-                let Some(entry) = range.next_bytes()? else {
-                    break;
-                };
-                entry
+                range.next_bytes()?
             };
+            let Some((key, value)) = entry else { break };
             interrupt::check()?;
             self.print_entry(context, &mut output, key, value, codec)?;
         }
