@@ -437,6 +437,35 @@ impl NewTreeArgs {
     }
 }
 
+/// The notation of keys and values in lines of input.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct LineNotation {
+    /// Keys and values are hex digits
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) hex: bool,
+    /// A backslash in a key or a value stands for itself, and not for an escape such as `\t`
+    #[arg(long)]
+    pub(crate) raw: bool,
+}
+
+impl LineNotation {
+    /// The bytes that a field of a line stands for in a tree of this codec.
+    pub(crate) fn read(self, field: &[u8], codec: CodecKind) -> Result<Vec<u8>, String> {
+        let notation = Notation {
+            hex: self.hex,
+            escaped: !self.raw,
+        };
+        notation.read(field, codec).map_err(|what| {
+            let may_be_raw = notation.escaped && !notation.hex && codec == CodecKind::Record;
+            if may_be_raw {
+                what + ", and `--raw` takes backslashes as they are"
+            } else {
+                what
+            }
+        })
+    }
+}
+
 /// The notation of keys and values.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct Notation {

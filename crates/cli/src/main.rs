@@ -27,8 +27,8 @@ use failure::{Answer, Failure, Outcome};
 
 /// Durable ordered indexes: a file of named trees that survives a crash.
 ///
-/// Exit codes: 0 = yes, or done; 1 = no: a key is absent, or violations were found; 2 = wrong use;
-/// 3 = an error.
+/// Exit codes: 0 = yes, or done; 1 = no: a key is absent, a condition does not hold, or violations
+/// were found; 2 = wrong use; 3 = an error.
 #[derive(Parser, Debug)]
 #[command(name = "everleaf", version, arg_required_else_help = true)]
 struct Cli<C: Subcommand> {

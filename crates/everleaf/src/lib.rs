@@ -2,8 +2,8 @@
 //!
 //! Everleaf keeps B+-trees in a *pool*: one memory-mapped file. On persistent memory it is written
 //! line by line with the processor's own write-back instructions; on an ordinary disk the same
-//! lines go to a log beside the file, which many writers sync together. There is no transaction to
-//! commit and no cache to size: an insert is durable when it returns, and a read is a search in
+//! lines go to a log beside the file, which many writers sync together. There is no cache to size,
+//! and a single write needs no transaction: it is durable when it returns, and a read is a search in
 //! memory.
 //!
 //! ```
@@ -51,7 +51,7 @@
 //! ```
 //!
 //! [`Tree::iter`] reads all; [`Range::next_entry`] reads without allocating. A range returns every
-//! key that is present for the whole scan, and each key at most once; it is no snapshot.
+//! key that is present for the whole scan, and each key at most once; it is no [`Snapshot`].
 //!
 //! # Conditional writes
 //!
@@ -90,6 +90,48 @@
 //! transfer.expect(&accounts, "ada", Some(b"100")); // or nothing is written
 //! transfer.put(&accounts, "ada", "70").put(&accounts, "bob", "30").put(&log, "1", "ada to bob: 30");
 //! store.write(&transfer)?;
+//! # Ok::<(), everleaf::Error>(())
+//! ```
+//!
+//! # Snapshots
+//!
+//! A [`Snapshot`] is all trees of a store as of one moment. It has a batch or a transaction wholly or
+//! not at all. The methods of [`View`] read it. Writers do not wait for it; the values that they
+//! replace take memory until it is dropped ([`Options::versions_bytes_max`]).
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! use everleaf::View;
+//!
+//! let stock = store.tree("stock")?;
+//! stock.put("apple", "12")?;
+//! let before = store.snapshot()?;
+//! stock.put("apple", "9")?;
+//! assert_eq!(before.get(&stock, "apple")?.as_deref(), Some(b"12".as_slice()));
+//! assert_eq!(before.iter(&stock).count(), 1);
+//! # Ok::<(), everleaf::Error>(())
+//! ```
+//!
+//! # Transactions
+//!
+//! A [`Transaction`] reads, decides and writes at one moment, over any trees of a store, strictly
+//! serialisable. If another write has changed what it has read, [`Store::transaction`] runs the
+//! closure again. The page `docs/TRANSACTIONS.md` compares the promise with that of other stores.
+//!
+//! ```
+//! # let store = everleaf::Store::in_memory()?;
+//! use everleaf::{Error, View};
+//!
+//! let accounts = store.typed::<String, u64>("accounts")?;
+//! accounts.put("ada", &70)?;
+//! store.transaction(|tx| {
+//!     let ada = tx.get(&accounts, "ada")?.unwrap_or(0);
+//!     let bob = tx.get(&accounts, "bob")?.unwrap_or(0);
+//!     tx.put(&accounts, "ada", &(ada - 30))?;
+//!     tx.put(&accounts, "bob", &(bob + 30))?;
+//!     Ok::<_, Error>(())
+//! })?;
+//! assert_eq!(accounts.get("bob")?, Some(30));
 //! # Ok::<(), everleaf::Error>(())
 //! ```
 //!
@@ -271,8 +313,8 @@
 //!
 //! # What there is not
 //!
-//! No transactions beyond a batch: reads see single writes of it. No snapshots, no access by
-//! several processes while one writes, no encryption, no compression.
+//! No access by several processes while one writes, no encryption, no compression. No nested
+//! transactions, and no locks that a transaction takes before it commits.
 #![forbid(unsafe_code)]
 
 #[cfg(doctest)]

@@ -176,6 +176,15 @@ impl<'v, T: TreeHandle> ViewRange<'v, T> {
     pub fn next_bytes(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.range.next_entry()
     }
+
+    /// The bytes of the last entry that was not returned yet, borrowed until the next call; see
+    /// [`ViewRange::next_bytes`].
+    ///
+    /// # Errors
+    /// Those of [`View`]; the range then ends.
+    pub fn next_bytes_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.range.next_entry_back()
+    }
 }
 
 impl<T: TreeHandle> Iterator for ViewRange<'_, T> {

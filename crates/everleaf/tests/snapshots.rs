@@ -108,6 +108,11 @@ fn ranges_of_a_snapshot_in_both_directions() -> Result<()> {
         let mut range = snapshot.range(tree, ..="1000");
         range.seek_back("0199");
         assert_eq!(&*range.next_back().expect("there are more")?.0, b"0198");
+        let mut range = snapshot.range(tree, ..="1000");
+        let last = range.next_bytes_back()?.expect("there are more");
+        assert_eq!(last.0, b"1000");
+        let first = range.next_bytes()?.expect("there are more");
+        assert_eq!(first.0, b"0000");
         assert_eq!(snapshot.prefix(tree, "01").count(), 50);
         assert_eq!(&*snapshot.first(tree)?.expect("not empty").0, b"0000");
         assert_eq!(&*snapshot.last(tree)?.expect("not empty").0, b"1998");

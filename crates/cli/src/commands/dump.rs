@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::PathBuf;
 
-use everleaf::{Error, Store, StoreViolation};
+use everleaf::{Error, Snapshot, Store, StoreViolation, View};
 use indicatif::ProgressBar;
 use lab::output_file::{ForceArgs, OutputFile};
 use serde::Serialize;
@@ -75,10 +75,15 @@ impl Args {
                 .unwrap_or_default()
         };
         let bar = progress::entries(context, names.iter().map(length).sum(), "dumping");
-        for name in names {
-            match self.salvage {
-                true => damages.salvage_tree(context, store, name, &mut writer, &bar)?,
-                false => dump_tree(store, name, &mut writer, &bar)?,
+        if self.salvage {
+            for name in names {
+                damages.salvage_tree(context, store, name, &mut writer, &bar)?;
+            }
+        } else {
+            // One snapshot for all trees, so that the dump is of one moment.
+            let snapshot = store.snapshot()?;
+            for name in names {
+                dump_tree(store, &snapshot, name, &mut writer, &bar)?;
             }
         }
         bar.finish_and_clear();
@@ -86,17 +91,18 @@ impl Args {
     }
 }
 
-/// Writes an undamaged tree.
+/// Writes an undamaged tree as it is in a snapshot.
 fn dump_tree(
     store: &Store,
+    snapshot: &Snapshot,
     name: &str,
     writer: &mut DumpWriter<Output>,
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
     let tree = store.open_tree(name)?;
     writer.tree(name, tree.kind())?;
-    let mut range = tree.iter();
-    while let Some((key, value)) = range.next_entry()? {
+    let mut range = snapshot.iter(&tree);
+    while let Some((key, value)) = range.next_bytes()? {
         interrupt::check()?;
         writer.entry(key, value)?;
         bar.inc(1);

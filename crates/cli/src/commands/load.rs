@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use everleaf::{CodecKind, Error, ErrorKind};
 use serde::Serialize;
 
-use crate::arguments::{NewTreeArgs, Notation, PoolArgs};
+use crate::arguments::{LineNotation, NewTreeArgs, PoolArgs};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::{Input, LineRead, note_byte_order_mark, too_long};
@@ -30,12 +30,8 @@ pub(crate) struct Args {
     /// skipped
     #[arg(long)]
     skip_bad: bool,
-    /// Keys and values are hex digits
-    #[arg(long, conflicts_with = "raw")]
-    hex: bool,
-    /// A backslash in a key or a value stands for itself, and not for an escape such as `\t`
-    #[arg(long)]
-    raw: bool,
+    #[command(flatten)]
+    notation: LineNotation,
 }
 
 #[derive(Serialize, Default)]
@@ -56,7 +52,7 @@ enum NotStored {
 }
 
 impl Args {
-    /// Stores one line; `Err(Ok(what))` if it is malformed.
+    /// Stores one line.
     fn store(
         &self,
         codec: CodecKind,
@@ -67,21 +63,7 @@ impl Args {
             let what = "no tab between key and value".to_owned();
             return Err(NotStored::BadLine(what));
         };
-        let notation = Notation {
-            hex: self.hex,
-            escaped: !self.raw,
-        };
-        let may_be_raw = notation.escaped && !notation.hex && codec == CodecKind::Record;
-        let way_out = if may_be_raw {
-            ", and `--raw` takes backslashes as they are"
-        } else {
-            ""
-        };
-        let read = |text| {
-            notation
-                .read(text, codec)
-                .map_err(|what| NotStored::BadLine(what + way_out))
-        };
+        let read = |text| self.notation.read(text, codec).map_err(NotStored::BadLine);
         let key = read(&line[..tab])?;
         let value = read(&line[tab + 1..])?;
         writes

@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod apply;
 mod backup;
 mod check;
 mod compact;
@@ -41,6 +42,16 @@ pub(crate) enum Command {
     /// in groups, each at most a tenth of a second after it was read. Entries that are reported as
     /// stored are durable.
     Load(load::Args),
+    /// Run a script of conditions and writes as one transaction; exit code 1, and no change, if a
+    /// condition does not hold
+    ///
+    /// The fields of a line are separated by tabs: `expect TAB tree TAB key TAB value`,
+    /// `expect-absent TAB tree TAB key`, `expect-present TAB tree TAB key`, `put TAB tree TAB key TAB
+    /// value` or `remove TAB tree TAB key`. Names, keys and values are read as `load` reads keys and
+    /// values. Lines take effect in their order, and a condition sees the writes above it. Empty
+    /// lines and lines that begin with # are left out. All trees must exist. After a crash the pool
+    /// has all of the script's writes or none.
+    Apply(apply::Args),
     /// Print the value of a key; exit code 1 if it is absent
     Get(get::Args),
     /// Set the value of a key
@@ -145,6 +156,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
     match command {
         Command::Demo(args) => demo::run(&args, context),
         Command::Load(args) => load::run(&args, context),
+        Command::Apply(args) => apply::run(&args, context),
         Command::Get(args) => get::run(&args, context),
         Command::Put(args) => put::run(&args, context),
         Command::Insert(args) => insert::run(&args, context),

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use everleaf::{CodecKind, Range};
+use everleaf::{CodecKind, Tree, View, ViewRange};
 
 use crate::arguments::{Notation, PoolArgs, RangeArgs, TreeArgs};
 use crate::context::{Context, write_json};
@@ -34,37 +34,47 @@ impl Args {
     fn print(
         &self,
         context: Context,
-        mut range: Range<'_>,
+        mut range: ViewRange<'_, Tree>,
         codec: CodecKind,
     ) -> Result<(), Failure> {
         let mut output = Context::output();
         for _ in 0..self.limit.unwrap_or(u64::MAX) {
             let entry = if self.reverse {
-                range.next_entry_back()?
+                range.next_bytes_back()?
             } else {
-                range.next_entry()?
+                range.next_bytes()?
             };
             let Some((key, value)) = entry else { break };
             interrupt::check()?;
-            if context.json {
-                let mut object = serde_json::Map::new();
-                self.notation.add_json(&mut object, "key", key, codec);
-                if !self.keys {
-                    self.notation.add_json(&mut object, "value", value, codec);
-                }
-                write_json(&mut output, &object)?;
-            } else if self.keys {
-                writeln!(output, "{}", self.notation.show(key, codec))?;
-            } else {
-                writeln!(
-                    output,
-                    "{}\t{}",
-                    self.notation.show(key, codec),
-                    self.notation.show(value, codec)
-                )?;
-            }
+            self.print_entry(context, &mut output, key, value, codec)?;
         }
         Ok(output.flush()?)
+    }
+
+    fn print_entry(
+        &self,
+        context: Context,
+        output: &mut impl Write,
+        key: &[u8],
+        value: &[u8],
+        codec: CodecKind,
+    ) -> Result<(), Failure> {
+        if context.json {
+            let mut object = serde_json::Map::new();
+            self.notation.add_json(&mut object, "key", key, codec);
+            if !self.keys {
+                self.notation.add_json(&mut object, "value", value, codec);
+            }
+            return write_json(output, &object);
+        }
+        let key = self.notation.show(key, codec);
+        if self.keys {
+            writeln!(output, "{key}")?;
+        } else {
+            let value = self.notation.show(value, codec);
+            writeln!(output, "{key}\t{value}")?;
+        }
+        Ok(())
     }
 }
 
@@ -73,10 +83,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let tree = args.tree.open(&store)?;
     let codec = tree.kind().codec;
-    args.print(
-        context,
-        tree.range(args.range.bounds(args.notation, codec)?),
-        codec,
-    )?;
+    let bounds = args.range.bounds(args.notation, codec)?;
+    let snapshot = store.snapshot()?;
+    args.print(context, snapshot.range(&tree, bounds), codec)?;
     Ok(Answer::Yes)
 }

@@ -1,6 +1,7 @@
 //! The command `everleaf`, run as users run it: each test starts it as a process of its own.
 
 mod addresses;
+mod apply;
 mod command_page;
 mod commands;
 mod common;
