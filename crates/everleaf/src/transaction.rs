@@ -4,7 +4,7 @@
     reason = "a key or a value is often made for the call"
 )]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -368,11 +368,11 @@ impl Transaction {
         let target = tree.target();
         self.name_path(target.check(key, value))?;
         let number = self.number(tree);
-        let known = self.writes[number].writes.get(key);
-        if known.is_none() {
-            let larger = self.size.with(&target, key, value);
-            self.size = self.name_path(larger)?;
+        let mut size = self.size;
+        if let Some(replaced) = self.writes[number].writes.get(key) {
+            size = size.without(&target, key, replaced.as_deref());
         }
+        self.size = self.name_path(size.with(&target, key, value))?;
         let value = value.map(<[u8]>::to_vec);
         self.writes[number].writes.insert(key.to_vec(), value);
         Ok(())
@@ -543,8 +543,9 @@ impl std::fmt::Debug for Transaction {
 
 /// The transaction's own writes within a range, in the order of a scan.
 struct OwnRange<'v> {
-    writes: Vec<OwnWrite<'v>>,
-    next: usize,
+    rest: Option<btree_map::Range<'v, Vec<u8>, Option<Vec<u8>>>>,
+    direction: Direction,
+    next: Option<OwnWrite<'v>>,
 }
 
 /// A key that the transaction has written.
@@ -561,23 +562,34 @@ impl<'v> OwnRange<'v> {
         bounds: &Bounds,
         direction: Direction,
     ) -> Self {
-        let mut writes = Vec::new();
-        for (key, value) in own.into_iter().flatten() {
-            if bounds.is_above_lower(key) && bounds.is_below_upper(key) {
-                writes.push(OwnWrite {
-                    key,
-                    value: value.as_deref(),
-                });
-            }
-        }
-        if direction == Direction::Reverse {
-            writes.reverse();
-        }
-        Self { writes, next: 0 }
+        let rest = match own {
+            Some(own) if !bounds.is_empty() => Some(own.range::<[u8], _>(bounds.as_slices())),
+            _ => None,
+        };
+        let mut range = Self {
+            rest,
+            direction,
+            next: None,
+        };
+        range.advance();
+        range
     }
 
-    fn peek(&self) -> Option<OwnWrite<'v>> {
-        self.writes.get(self.next).copied()
+    fn advance(&mut self) {
+        self.next = None;
+        let Some(rest) = &mut self.rest else {
+            return;
+        };
+        let next = match self.direction {
+            Direction::Forward => rest.next(),
+            Direction::Reverse => rest.next_back(),
+        };
+        if let Some((key, value)) = next {
+            self.next = Some(OwnWrite {
+                key,
+                value: value.as_deref(),
+            });
+        }
     }
 }
 
@@ -623,7 +635,7 @@ impl TransactionScan<'_> {
     /// Takes the next key of the two sources. `false` at the end of both. A key that the transaction
     /// has removed gives [`EntryOf::None`].
     fn take_next(&mut self) -> bool {
-        let Some(own) = self.own.peek() else {
+        let Some(own) = self.own.next else {
             if self.beneath == Beneath::Ended {
                 return false;
             }
@@ -645,7 +657,7 @@ impl TransactionScan<'_> {
                 self.beneath = Beneath::BeforeNext;
             }
         }
-        self.own.next += 1;
+        self.own.advance();
         self.entry = match own.value {
             Some(value) => EntryOf::Own {
                 key: own.key,

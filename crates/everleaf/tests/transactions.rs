@@ -560,6 +560,22 @@ fn the_write_that_exceeds_a_limit_fails() -> Result<()> {
         ),
         "{refused}"
     );
+    // A write that is replaced does not count.
+    for number in 0..15_u32 {
+        tx.put(&tree, number.to_be_bytes(), "")?;
+        tx.put(&tree, number.to_be_bytes(), vec![0; 1 << 20])?;
+    }
+    let refused = tx
+        .put(&tree, 7_u32.to_be_bytes(), vec![0; 3 << 20])
+        .unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::BatchTooLarge { .. }),
+        "{refused}"
+    );
+    assert_eq!(
+        tx.get_with(&tree, 7_u32.to_be_bytes(), <[u8]>::len)?,
+        Some(1 << 20)
+    );
     for number in 0..10_000 {
         tx.put(&by_epochs, number, number)?;
     }

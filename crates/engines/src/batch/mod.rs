@@ -221,6 +221,17 @@ impl BatchSize {
         Ok(self)
     }
 
+    /// The size without one of its writes.
+    #[must_use]
+    pub fn without(mut self, tree: &BatchTree<'_>, key: &[u8], value: Option<&[u8]>) -> Self {
+        if tree.is_by_epochs {
+            self.writes_by_epochs -= 1;
+        } else {
+            self.bytes -= journal::bytes_of(key, value, false);
+        }
+        self
+    }
+
     fn expect_within_limits(self) -> Result<()> {
         if self.writes_by_epochs > EPOCH_WRITES_MAX {
             return Err(ErrorKind::BatchTooLarge {

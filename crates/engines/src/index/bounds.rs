@@ -50,6 +50,26 @@ impl Bounds {
         }
     }
 
+    /// Whether no key can lie within the bounds. `BTreeMap::range` panics at some of these.
+    pub fn is_empty(&self) -> bool {
+        let (Bound::Included(lower) | Bound::Excluded(lower)) = &self.lower else {
+            return false;
+        };
+        let (Bound::Included(upper) | Bound::Excluded(upper)) = &self.upper else {
+            return false;
+        };
+        let are_included =
+            matches!(self.lower, Bound::Included(_)) && matches!(self.upper, Bound::Included(_));
+        lower > upper || lower == upper && !are_included
+    }
+
+    /// The ends as slices, for a map of byte strings.
+    pub fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        let lower = self.lower.as_ref().map(Vec::as_slice);
+        let upper = self.upper.as_ref().map(Vec::as_slice);
+        (lower, upper)
+    }
+
     /// Whether `key` is not above the upper end.
     pub fn is_below_upper(&self, key: &[u8]) -> bool {
         match &self.upper {

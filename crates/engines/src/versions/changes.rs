@@ -1,7 +1,6 @@
 //! The changes of one tree that views may need: what its keys held before.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use medium::sync::schedule::{self, Access, AccessKind};
@@ -304,15 +303,14 @@ impl TreeVersions {
         stamp: Stamp,
     ) -> ChangesWithin {
         let mut found = ChangesWithin::default();
-        if self.is_unchanged_since(stamp) || is_empty_range(bounds) {
+        if self.is_unchanged_since(stamp) || bounds.is_empty() {
             return found;
         }
         let changes = self.changes_to_read();
         let load = changes.load_after(stamp);
         found.is_loaded_since = load.is_some();
 
-        let range = (as_slices(&bounds.lower), as_slices(&bounds.upper));
-        let mut keys = changes.keys.range::<[u8], _>(range);
+        let mut keys = changes.keys.range::<[u8], _>(bounds.as_slices());
         for examined in 0.. {
             let next = match direction {
                 Direction::Forward => keys.next(),
@@ -366,11 +364,10 @@ impl TreeVersions {
             }
         }
         for bounds in ranges {
-            if is_empty_range(bounds) || self.faults().has(VersionsFault::NoCheckOfRanges) {
+            if bounds.is_empty() || self.faults().has(VersionsFault::NoCheckOfRanges) {
                 continue;
             }
-            let range = (as_slices(&bounds.lower), as_slices(&bounds.upper));
-            let mut changed = changes.keys.range::<[u8], _>(range);
+            let mut changed = changes.keys.range::<[u8], _>(bounds.as_slices());
             if let Some((key, _)) = changed.find(|(_, changes)| changes.last > stamp) {
                 return Some(FirstChanged::InRange(key.to_vec()));
             }
@@ -478,21 +475,4 @@ pub enum FirstChanged {
     InRange(Vec<u8>),
     /// All keys: the tree was loaded.
     WholeTree,
-}
-
-fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
-}
-
-/// Whether no key can lie within the bounds. The map of keys panics at some of them.
-fn is_empty_range(bounds: &Bounds) -> bool {
-    let (Bound::Included(lower) | Bound::Excluded(lower)) = &bounds.lower else {
-        return false;
-    };
-    let (Bound::Included(upper) | Bound::Excluded(upper)) = &bounds.upper else {
-        return false;
-    };
-    let are_included =
-        matches!(bounds.lower, Bound::Included(_)) && matches!(bounds.upper, Bound::Included(_));
-    lower > upper || lower == upper && !are_included
 }
