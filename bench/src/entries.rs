@@ -126,7 +126,7 @@ impl EntryShape {
         let first = loaded_word(index).wrapping_add(state.updates);
         value.clear();
         value.extend_from_slice(&first.to_le_bytes());
-        let mut seed = mix(first);
+        let mut seed = mix(first) ^ mix(!index);
         // A short value has no room for a digest.
         if self.value_bytes >= 2 * WORD_BYTES {
             value.extend_from_slice(&state.digest.to_le_bytes());
