@@ -71,7 +71,8 @@ fn word(bytes: &[u8], offset: usize) -> Option<u64> {
 pub(crate) struct AccountState {
     /// How often it was updated.
     pub(crate) updates: u64,
-    /// Of everything that the last transaction had read; without meaning before any update.
+    /// A digest of the states that the last transaction had read. It has no meaning before the
+    /// first update.
     pub(crate) digest: u64,
 }
 

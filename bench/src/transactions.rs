@@ -233,7 +233,8 @@ impl Bank<'_> {
             }
             conflicts.fetch_add(own_conflicts, Ordering::Relaxed);
             committed.fetch_add(count, Ordering::Relaxed);
-            // ORDER: the last thread comes after the transactions of all others.
+            // ORDER: pairs with the same line of the other threads, so the sync comes after all
+            // transactions.
             let is_last = ended.fetch_add(1, Ordering::AcqRel) + 1 == threads;
             if is_last {
                 peer.sync().map_err(Failure::store(name, "sync"))?;
