@@ -4,6 +4,7 @@ use clap::Args;
 
 /// Bytes of the smallest key: 8 that give its order, and 8 of its index.
 const KEY_BYTES_MIN: usize = 16;
+const WORD_BYTES: usize = size_of::<u64>();
 
 /// The sizes of entries and how many there are.
 #[derive(Args, Clone, Copy, Debug, serde::Serialize)]
@@ -48,10 +49,31 @@ pub(crate) fn mix(number: u64) -> u64 {
 fn fill(bytes: &mut Vec<u8>, size: usize, seed: u64) {
     let mut word = seed | 1;
     while bytes.len() < size {
-        let rest = (size - bytes.len()).min(8);
+        let rest = (size - bytes.len()).min(WORD_BYTES);
         bytes.extend_from_slice(&word.to_le_bytes()[..rest]);
         word = word.wrapping_mul(0xD134_2543_DE82_EF95).rotate_left(29);
     }
+}
+
+/// The first word of the value with which an index is loaded.
+fn loaded_word(index: u64) -> u64 {
+    mix(index) | 1
+}
+
+/// The word at an offset; `None` if the bytes end before its end.
+fn word(bytes: &[u8], offset: usize) -> Option<u64> {
+    let bytes = bytes.get(offset..offset + WORD_BYTES)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The state of a loaded entry that transactions update. Its value says which one it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AccountState {
+    /// How often it was updated.
+    pub(crate) updates: u64,
+    /// A digest of the states that the last transaction had read. It has no meaning before the
+    /// first update.
+    pub(crate) digest: u64,
 }
 
 impl EntryShape {
@@ -92,6 +114,41 @@ impl EntryShape {
     pub(crate) fn shuffled(&self, step: u64) -> u64 {
         // The factor is a prime, so it has no divisor in common with the count.
         (u128::from(step) * 3_037_000_493 % u128::from(self.entries)) as u64
+    }
+
+    /// The value of an index in a state: before any update, that of the load. After it, the first
+    /// word is that of the load plus the number of updates, the second one is the digest, and the
+    /// others follow from both.
+    pub(crate) fn account_value(&self, index: u64, state: AccountState, value: &mut Vec<u8>) {
+        if state.updates == 0 {
+            self.value(index, 0, value);
+            return;
+        }
+        let first = loaded_word(index).wrapping_add(state.updates);
+        value.clear();
+        value.extend_from_slice(&first.to_le_bytes());
+        let mut seed = mix(first) ^ mix(!index);
+        // A short value has no room for a digest.
+        if self.value_bytes >= 2 * WORD_BYTES {
+            value.extend_from_slice(&state.digest.to_le_bytes());
+            seed ^= state.digest;
+        }
+        fill(value, self.value_bytes, mix(seed));
+    }
+
+    /// The state whose value a reader found; `None` if it is the value of no state.
+    pub(crate) fn account_state(
+        &self,
+        index: u64,
+        value: &[u8],
+        expected: &mut Vec<u8>,
+    ) -> Option<AccountState> {
+        let state = AccountState {
+            updates: word(value, 0)?.wrapping_sub(loaded_word(index)),
+            digest: word(value, WORD_BYTES).unwrap_or(0),
+        };
+        self.account_value(index, state, expected);
+        (value == expected.as_slice()).then_some(state)
     }
 
     /// Whether an entry that a reader found is that of this index.

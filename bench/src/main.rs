@@ -2,7 +2,7 @@
 //! program.
 //!
 //! The parent ([`turns`]) starts one process for each store and run ([`measure`]); that one starts
-//! a writer to kill ([`killed`]). Everything that differs between stores is in [`peers`].
+//! a writer to kill ([`killed`]). [`transactions`] has a store of its own. Everything that differs between stores is in [`peers`].
 
 mod entries;
 mod failure;
@@ -13,7 +13,9 @@ mod metric;
 mod peers;
 mod report;
 mod table;
+mod transactions;
 mod turns;
+mod zipfian;
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -56,6 +56,13 @@ impl Plan {
         self.workload.is_empty() || self.workload.contains(&workload)
     }
 
+    /// Whether a workload needs the store that is filled in random order and read.
+    fn fills_at_random(&self) -> bool {
+        let has_own_store =
+            |workload| matches!(workload, &PeerWorkload::Bulk | &PeerWorkload::Transaction);
+        self.workload.is_empty() || !self.workload.iter().all(has_own_store)
+    }
+
     /// The figures that a run gives.
     pub(crate) fn metrics(&self) -> impl Iterator<Item = &'static metric::Metric> + '_ {
         metric::ALL
@@ -116,7 +123,7 @@ pub(crate) struct Run {
     pub(crate) plan: Plan,
     folder: PathBuf,
     /// The indices of loaded entries in the order of their keys.
-    sorted: Vec<u32>,
+    pub(crate) sorted: Vec<u32>,
     /// The index of the next new key.
     next_index: AtomicU64,
 }
@@ -137,7 +144,7 @@ pub(crate) fn run(args: MeasureArgs) -> Result {
         sorted,
         next_index,
     };
-    if run.plan.workload != [PeerWorkload::Bulk] {
+    if run.plan.fills_at_random() {
         run.filled_at_random()?;
     }
     if run.plan.has(PeerWorkload::Bulk) || run.plan.has(PeerWorkload::Space) {
@@ -146,6 +153,9 @@ pub(crate) fn run(args: MeasureArgs) -> Result {
     run.small()?;
     if run.plan.has(PeerWorkload::Open) {
         crate::killed::measure(&run)?;
+    }
+    if run.plan.has(PeerWorkload::Transaction) {
+        crate::transactions::measure(&run)?;
     }
     Ok(())
 }
@@ -176,7 +186,7 @@ impl Run {
         (self.kind.open)(self.kind, folder).map_err(Failure::store(self.kind.name, "open"))
     }
 
-    fn close(&self, peer: Box<dyn Peer>) -> Result {
+    pub(crate) fn close(&self, peer: Box<dyn Peer>) -> Result {
         peer.close()
             .map_err(Failure::store(self.kind.name, "close"))
     }
@@ -324,7 +334,7 @@ impl Run {
     }
 
     /// Runs the same on each thread at once; returns the sum of their operations a second.
-    fn timed(
+    pub(crate) fn timed(
         &self,
         threads: u64,
         work: impl Fn(u64, Instant) -> Result<u64> + Sync,
@@ -354,7 +364,7 @@ impl Run {
         Ok(ends.iter().map(|end| end.1).sum::<u64>() as f64 / elapsed)
     }
 
-    fn reader<'p>(&self, peer: &'p dyn Peer) -> Result<Box<dyn PeerReader + 'p>> {
+    pub(crate) fn reader<'p>(&self, peer: &'p dyn Peer) -> Result<Box<dyn PeerReader + 'p>> {
         peer.reader()
             .map_err(Failure::store(self.kind.name, "begin to read"))
     }

@@ -28,6 +28,8 @@ pub(crate) enum PeerWorkload {
     Space,
     /// The time to open: after a clean close, and after SIGKILL.
     Open,
+    /// Transactions of three reads and two writes, on a store of their own.
+    Transaction,
 }
 
 /// The unit of a figure.
@@ -40,6 +42,8 @@ pub(crate) enum Unit {
     Bytes,
     /// Less is better.
     Seconds,
+    /// How many for each transaction; may be 0. Less is better.
+    Ratio,
 }
 
 /// A figure.
@@ -57,6 +61,13 @@ pub(crate) struct Metric {
 /// Threads of the durable puts, and the figures of each.
 pub(crate) const PUT_THREADS: [(u64, &str); 4] =
     [(1, "put-1"), (2, "put-2"), (8, "put-8"), (64, "put-64")];
+/// Threads of the durable transactions, and the figures of each.
+pub(crate) const TRANSACTION_THREADS: [(u64, &str); 3] = [(1, "tx-1"), (8, "tx-8"), (64, "tx-64")];
+/// Threads of the transactions that are durable together, and the figures of each.
+pub(crate) const MEMORY_TRANSACTION_THREADS: [(u64, &str); 2] =
+    [(1, "tx-memory-1"), (2, "tx-memory-2")];
+/// Threads of the durable transactions on hot keys.
+pub(crate) const HOT_THREADS: u64 = 64;
 /// Entries of a durable batch.
 pub(crate) const BATCH: u64 = 100;
 /// Entries of a range.
@@ -65,6 +76,7 @@ pub(crate) const RANGE: usize = 100;
 const READS: &str = "Reads";
 const WRITES: &str = "Writes that are durable together, at the end";
 pub(crate) const DURABLE: &str = "Writes that are durable when they return";
+const TRANSACTIONS: &str = "Transactions of three reads and two writes";
 const SPACE: &str = "Room on disk and in memory";
 const OPENING: &str = "Opening";
 
@@ -86,8 +98,8 @@ const fn metric(
     }
 }
 
-use PeerWorkload::{Batch, Bulk, Get, Load, Open, Put, Range, Remove, Space, Update};
-use Unit::{Bytes, PerSecond, Seconds};
+use PeerWorkload::{Batch, Bulk, Get, Load, Open, Put, Range, Remove, Space, Transaction, Update};
+use Unit::{Bytes, PerSecond, Ratio, Seconds};
 
 /// All figures, in the order of the tables.
 #[rustfmt::skip]
@@ -118,6 +130,21 @@ pub(crate) const ALL: &[Metric] = &[
         "A server with many durable writers gets less done here."),
     metric("batch-100", Batch, PerSecond, DURABLE, "entries in batches of 100, 1 thread",
         "Writers that collect entries into durable batches are faster there."),
+    metric("tx-1", Transaction, PerSecond, TRANSACTIONS, "durable transactions, 1 thread",
+        "A single thread waits longer for each durable transaction here."),
+    metric("tx-8", Transaction, PerSecond, TRANSACTIONS, "durable transactions, 8 threads",
+        "A server whose requests are durable transactions serves fewer of them here when some run at once."),
+    metric("tx-64", Transaction, PerSecond, TRANSACTIONS, "durable transactions, 64 threads",
+        "A server whose requests are durable transactions serves fewer of them here when many run at once."),
+    metric("tx-hot-64", Transaction, PerSecond, TRANSACTIONS, "durable transactions, hot keys, 64 threads",
+        "A server gets fewer durable transactions done here if many of them use the same few keys."),
+    metric("tx-hot-conflicts", Transaction, Ratio, TRANSACTIONS, "conflicts a transaction, hot keys, 64 threads",
+        "Transactions that use the same keys at once are run again more often here, which costs the work of each failed attempt. \
+        A store with one writer has no conflicts, since transactions wait for each other. Attempts are compared: one, and one for each conflict."),
+    metric("tx-memory-1", Transaction, PerSecond, TRANSACTIONS, "transactions and one sync at the end, 1 thread",
+        "Programs that need transactions, and can lose the last moments, are faster there."),
+    metric("tx-memory-2", Transaction, PerSecond, TRANSACTIONS, "transactions and one sync at the end, 2 threads",
+        "Programs with transactions on several threads, which can lose the last moments, are faster there."),
     metric("disk-load", Space, Bytes, SPACE, "on disk at the end of the load",
         "The same data need more room on the disk while a store is filled."),
     metric("disk-idle", Space, Bytes, SPACE, "on disk, open and idle",
@@ -148,7 +175,12 @@ pub(crate) fn from_name(name: &str) -> Option<&'static Metric> {
 impl Metric {
     /// How many times better `a` is than `b`: more than 1 if it is better.
     pub(crate) fn advantage(&self, a: f64, b: f64) -> f64 {
-        if self.unit == PerSecond { a / b } else { b / a }
+        match self.unit {
+            PerSecond => a / b,
+            Bytes | Seconds => b / a,
+            // A ratio may be 0.
+            Ratio => (1.0 + b) / (1.0 + a),
+        }
     }
 
     /// A figure with its unit.
@@ -160,6 +192,7 @@ impl Metric {
             Bytes => format!("{} MiB", digits(value / f64::from(1 << 20))),
             Seconds if value >= 0.9995 => format!("{} s", digits(value)),
             Seconds => format!("{} ms", digits(value * 1e3)),
+            Ratio => digits(value),
         }
     }
 }

@@ -300,8 +300,16 @@ impl Page<'_> {
              first answer; some stores go on recovering in the background. All acknowledged puts are then read.\n\
              - A session with a store of one entry opens it, replaces the entry durably, and closes it; the median of 21. Its room on the \
              disk is measured before the first close.\n\
-             - Not measured: data larger than memory, transactions over several keys, which LMDB and redb have, and snapshots.\n",
-            self.runs, self.plan.seconds, self.plan.idle
+             - A transaction reads three loaded entries, one after the other, and gives two of them new values, which depend on what it \
+             read. Transactions are serialisable in every store. One that conflicts with others is run again until it commits, and counts \
+             once. They run on a store of their own. Those that are durable together end with one sync, which counts. Hot keys \
+             follow a Zipf distribution with the exponent {}. Every value that is read is checked; after each run all values are, and the \
+             updates that they count must be two for each transaction, also once the store is closed and opened again.\n\
+             - Not measured: data larger than memory, and snapshots.\n",
+            self.runs,
+            self.plan.seconds,
+            self.plan.idle,
+            crate::transactions::HOT_THETA,
         )
     }
 

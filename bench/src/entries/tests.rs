@@ -31,3 +31,43 @@ fn the_shuffled_order_has_each_index_once() {
     indices.sort_unstable();
     assert_eq!(indices, (0..SHAPE.entries).collect::<Vec<_>>());
 }
+
+#[test]
+fn the_value_of_an_account_says_how_often_it_was_updated() {
+    for value_bytes in [8, 11, 16, 150] {
+        let shape = EntryShape {
+            value_bytes,
+            ..SHAPE
+        };
+        let mut value = Vec::new();
+        let mut expected = Vec::new();
+        shape.value(7, 0, &mut value);
+        let loaded = shape.account_state(7, &value, &mut expected).unwrap();
+        assert_eq!(loaded.updates, 0);
+        let written = AccountState {
+            updates: 3,
+            digest: 12345,
+        };
+        shape.account_value(7, written, &mut value);
+        assert_eq!(value.len(), value_bytes);
+        let read = shape.account_state(7, &value, &mut expected).unwrap();
+        assert_eq!(read.updates, 3);
+    }
+}
+
+#[test]
+fn a_value_that_is_torn_or_of_another_account_is_that_of_no_state() {
+    let mut first = Vec::new();
+    let mut second = Vec::new();
+    let mut expected = Vec::new();
+    let state = |updates, digest| AccountState { updates, digest };
+    SHAPE.account_value(7, state(1, 1), &mut first);
+    SHAPE.account_value(7, state(1, 2), &mut second);
+    for torn in [8, 16, 80] {
+        let value = [&first[..torn], &second[torn..]].concat();
+        let is_whole = SHAPE.account_state(7, &value, &mut expected).is_some();
+        assert_eq!(is_whole, value == second);
+    }
+    assert_eq!(SHAPE.account_state(8, &first, &mut expected), None);
+    assert_eq!(SHAPE.account_state(7, &first[..80], &mut expected), None);
+}

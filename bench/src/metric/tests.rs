@@ -14,3 +14,12 @@ fn figures_have_a_unit_and_know_what_is_better() {
     );
     assert!(get.advantage(3.0, 1.0) > 1.0 && disk.advantage(3.0, 1.0) < 1.0);
 }
+
+#[test]
+fn fewer_conflicts_are_better_and_none_are_the_best() {
+    let conflicts = from_name("tx-hot-conflicts").unwrap();
+    assert_eq!(conflicts.figure(0.0), "0.00");
+    assert!(conflicts.advantage(0.5, 3.0) > 1.0);
+    assert!((conflicts.advantage(0.0, 1.0) - 2.0).abs() < 1e-9);
+    assert!((conflicts.advantage(0.0, 0.0) - 1.0).abs() < 1e-9);
+}

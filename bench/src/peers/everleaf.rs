@@ -2,17 +2,22 @@
 
 use std::path::Path;
 
-use everleaf::{Batch, CodecKind, Engine, Options, Range, Settings, Store, Tree, TreeOptions};
+use everleaf::{
+    Batch, CodecKind, Durability, Engine, ErrorKind, Options, Range, Settings, Store, Transaction,
+    Tree, TreeOptions, View as _,
+};
 
-use super::{Peer, PeerKind, PeerReader, Result};
+use super::{Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer};
 use crate::entries::EntrySource;
+use crate::transactions::{Transfer, TransferKeys};
 
 /// The settings are the defaults; what differs between engines is when a write is durable.
 const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `file`. Loads and single writes that need not be durable: `pending().put`, one `sync` at the end. \
     Durable batch: `Store::write`. \
-    Load in order: `bulk_load` to full leaves.";
+    Load in order: `bulk_load` to full leaves. \
+    Transactions: `Store::transaction`, with as many attempts as it takes; those that are durable together with `Durability::OnSync`.";
 const EPOCHS: &str = "as `rntree`, but writes are durable by epochs of 64 ms: a durable put, and a durable batch, \
-    ends the epoch.";
+    ends the epoch. A durable transaction waits with `commit_pending`, which ends the epoch as well, and is run again at once after a conflict.";
 
 pub(super) const RNTREE: PeerKind = kind("rntree", IMMEDIATE);
 pub(super) const BZTREE: PeerKind = kind("bztree", "as `rntree`");
@@ -28,6 +33,7 @@ const fn kind(name: &'static str, settings: &'static str) -> PeerKind {
         beneath: || None,
         settings,
         open,
+        open_transactions,
     }
 }
 
@@ -37,15 +43,34 @@ struct Everleaf {
 }
 
 fn open(kind: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
+    Ok(Box::new(open_with(kind, folder, &Options::new())?))
+}
+
+fn open_transactions(
+    kind: &'static PeerKind,
+    folder: &Path,
+    durability: TransactionDurability,
+) -> Result<Box<dyn TransactionPeer>> {
+    let mut options = Options::new().transaction_attempts(u32::MAX);
+    if durability == TransactionDurability::OnSync {
+        options = options.durability(Durability::OnSync);
+    }
+    Ok(Box::new(Transactions {
+        everleaf: open_with(kind, folder, &options)?,
+        durability,
+    }))
+}
+
+fn open_with(kind: &PeerKind, folder: &Path, options: &Options) -> Result<Everleaf> {
     let engine = Engine::from_name(kind.name).ok_or("this release of Everleaf lacks the engine")?;
-    let store = Options::new().open(folder.join("data.pool"))?;
+    let store = options.open(folder.join("data.pool"))?;
     let options = TreeOptions {
         engine,
         codec: CodecKind::Record,
         settings: Settings::NONE,
     };
     let tree = store.tree_with("data", options)?;
-    Ok(Box::new(Everleaf { store, tree }))
+    Ok(Everleaf { store, tree })
 }
 
 impl Peer for Everleaf {
@@ -105,6 +130,84 @@ impl Peer for Everleaf {
     fn close(self: Box<Self>) -> Result {
         drop(self.tree);
         Ok(self.store.close()?)
+    }
+}
+
+struct Transactions {
+    everleaf: Everleaf,
+    durability: TransactionDurability,
+}
+
+impl Transactions {
+    /// The reads and writes of one attempt.
+    fn attempt(
+        &self,
+        transaction: &mut Transaction,
+        keys: &TransferKeys,
+        transfer: &mut Transfer,
+    ) -> everleaf::Result<()> {
+        let tree = &self.everleaf.tree;
+        for (number, key) in keys.iter().enumerate() {
+            let value = transaction.get(tree, key)?;
+            transfer.see(number, value.as_deref());
+        }
+        for (key, value) in keys.iter().zip(transfer.new_values()) {
+            transaction.put(tree, key, value)?;
+        }
+        Ok(())
+    }
+
+    /// One attempt of a transaction that ends the epoch, and waits until that is durable.
+    fn attempt_to_end_epoch(
+        &self,
+        keys: &TransferKeys,
+        transfer: &mut Transfer,
+    ) -> everleaf::Result<()> {
+        let mut transaction = self.everleaf.store.begin()?;
+        self.attempt(&mut transaction, keys, transfer)?;
+        transaction.commit_pending()?.wait()
+    }
+
+    /// A durable transaction on a tree that is durable by epochs, where `Store::transaction` does
+    /// not wait for the end of the epoch.
+    fn transact_by_epochs(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+        let mut conflicts = 0;
+        loop {
+            let Err(error) = self.attempt_to_end_epoch(keys, transfer) else {
+                return Ok(conflicts);
+            };
+            match error.kind() {
+                ErrorKind::Conflict { .. } | ErrorKind::ViewTooOld { .. } => conflicts += 1,
+                _ => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl TransactionPeer for Transactions {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+        let is_buffered = self.everleaf.tree.kind().engine.is_buffered();
+        if is_buffered && self.durability == TransactionDurability::OnCommit {
+            return self.transact_by_epochs(keys, transfer);
+        }
+        let mut attempts = 0;
+        self.everleaf.store.transaction(|transaction| {
+            attempts += 1;
+            self.attempt(transaction, keys, transfer)
+        })?;
+        Ok(attempts - 1)
+    }
+
+    fn sync(&self) -> Result {
+        self.everleaf.sync()
+    }
+
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
+        self.everleaf.reader()
+    }
+
+    fn close(self: Box<Self>) -> Result {
+        Box::new(self.everleaf).close()
     }
 }
 

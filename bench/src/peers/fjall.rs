@@ -2,10 +2,16 @@
 
 use std::path::Path;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{
+    Database, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace,
+    PersistMode, Readable as _,
+};
 
-use super::{CACHE_BYTES, Peer, PeerKind, PeerReader, Result};
+use super::{
+    CACHE_BYTES, Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer,
+};
 use crate::entries::EntrySource;
+use crate::transactions::{Transfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "fjall",
@@ -15,9 +21,12 @@ pub(super) const KIND: PeerKind = PeerKind {
     settings: "a block cache of 1 GiB, as it advises for data that fits; no compression, since the values are random; Bloom filters \
         and a memtable of 64 MiB, the defaults. Loads and single writes that need not be durable: single inserts into the journal, \
         one `persist` at the end; in order: an ingestion. Durable put: an insert and `persist(SyncData)`, the `fdatasync` that the \
-        others use as well. Durable batch: one batch with that durability. Closed by dropping it, which leaves the journal to the next \
+        others use as well. Durable batch: one batch with that durability. Transactions: its optimistic ones, which are serialisable, run again at once after a \
+        conflict; a durable one is followed by `persist(SyncData)`, since a commit with that durability syncs under the lock that all \
+        commits and begins take. Closed by dropping it, which leaves the journal to the next \
         open.",
     open,
+    open_transactions,
 };
 
 struct Fjall {
@@ -82,6 +91,72 @@ impl Peer for Fjall {
     fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
         Ok(Box::new(KeyspaceReader {
             entries: &self.entries,
+        }))
+    }
+
+    fn close(self: Box<Self>) -> Result {
+        self.database.persist(PersistMode::SyncAll)?;
+        Ok(())
+    }
+}
+
+struct Transactions {
+    // Dropped before the database.
+    entries: OptimisticTxKeyspace,
+    database: OptimisticTxDatabase,
+    durability: TransactionDurability,
+}
+
+fn open_transactions(
+    _: &'static PeerKind,
+    folder: &Path,
+    durability: TransactionDurability,
+) -> Result<Box<dyn TransactionPeer>> {
+    let database = OptimisticTxDatabase::builder(folder)
+        .cache_size(CACHE_BYTES as u64)
+        .open()?;
+    let entries = database.keyspace("entries", KeyspaceCreateOptions::default)?;
+    Ok(Box::new(Transactions {
+        entries,
+        database,
+        durability,
+    }))
+}
+
+impl Transactions {
+    /// One attempt; returns whether it committed.
+    fn attempt(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<bool> {
+        let mut transaction = self.database.write_tx()?;
+        for (number, key) in keys.iter().enumerate() {
+            let value = transaction.get(&self.entries, key)?;
+            transfer.see(number, value.as_deref());
+        }
+        for (key, value) in keys.iter().zip(transfer.new_values()) {
+            transaction.insert(&self.entries, key.as_slice(), value.as_slice());
+        }
+        Ok(transaction.commit()?.is_ok())
+    }
+}
+
+impl TransactionPeer for Transactions {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+        let mut conflicts = 0;
+        while !self.attempt(keys, transfer)? {
+            conflicts += 1;
+        }
+        if self.durability == TransactionDurability::OnCommit {
+            self.sync()?;
+        }
+        Ok(conflicts)
+    }
+
+    fn sync(&self) -> Result {
+        Ok(self.database.persist(PersistMode::SyncData)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
+        Ok(Box::new(KeyspaceReader {
+            entries: self.entries.inner(),
         }))
     }
 

@@ -9,8 +9,9 @@ use heed::{
     WithTls,
 };
 
-use super::{Peer, PeerKind, PeerReader, Result};
+use super::{Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer};
 use crate::entries::EntrySource;
+use crate::transactions::{Transfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "lmdb",
@@ -27,8 +28,10 @@ pub(super) const KIND: PeerKind = PeerKind {
     },
     settings: "a map of 64 GiB; no `WRITEMAP`, since a stray pointer could damage the file; 512 readers. Load: one transaction; \
         in order: with `APPEND`. Durable put or batch: one transaction with a full sync. Single writes that need not be durable: \
-        one transaction each with `NOSYNC`, one sync at the end. Gets and ranges: one read transaction for all of a thread.",
+        one transaction each with `NOSYNC`, one sync at the end. Gets and ranges: one read transaction for all of a thread. Transactions: one write transaction each, which are serial; those \
+        that are durable together with `NOSYNC`.",
     open,
+    open_transactions,
 };
 
 /// Only address space: the file grows as needed.
@@ -41,8 +44,27 @@ struct Lmdb {
 }
 
 fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
+    Ok(Box::new(open_with(folder, EnvFlags::empty())?))
+}
+
+fn open_transactions(
+    _: &'static PeerKind,
+    folder: &Path,
+    durability: TransactionDurability,
+) -> Result<Box<dyn TransactionPeer>> {
+    let flags = match durability {
+        TransactionDurability::OnCommit => EnvFlags::empty(),
+        TransactionDurability::OnSync => EnvFlags::NO_SYNC,
+    };
+    Ok(Box::new(open_with(folder, flags)?))
+}
+
+fn open_with(folder: &Path, flags: EnvFlags) -> Result<Lmdb> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_readers(READERS_MAX);
+    // SAFETY: the only flag that is ever given is `NO_SYNC`. Without syncs a crash of the system may
+    // cost the file; the file is for this measurement only.
+    unsafe { options.flags(flags) };
     // SAFETY: the folder was made by this program, which changes no file in it but through LMDB.
     let env = unsafe { options.open(folder) }?;
     let made = env.create_databases_and_commit(env.write_txn()?, |opener, txn| {
@@ -51,7 +73,7 @@ fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
             .map(CommitOrAbort::<_, ()>::Commit)
     })?;
     let entries = made.commit().ok_or("LMDB made no database")?;
-    Ok(Box::new(Lmdb { env, entries }))
+    Ok(Lmdb { env, entries })
 }
 
 impl Lmdb {
@@ -125,6 +147,35 @@ impl Peer for Lmdb {
     fn close(self: Box<Self>) -> Result {
         self.env.prepare_for_closing().wait();
         Ok(())
+    }
+}
+
+impl TransactionPeer for Lmdb {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+        self.write(|txn| {
+            for (number, key) in keys.iter().enumerate() {
+                let value = self.entries.get(txn, key)?;
+                transfer.see(number, value);
+            }
+            for (key, value) in keys.iter().zip(transfer.new_values()) {
+                self.entries.put(txn, key, value)?;
+            }
+            Ok(())
+        })?;
+        // There is one writer at a time.
+        Ok(0)
+    }
+
+    fn sync(&self) -> Result {
+        Ok(self.env.force_sync()?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
+        Peer::reader(self)
+    }
+
+    fn close(self: Box<Self>) -> Result {
+        Peer::close(self)
     }
 }
 

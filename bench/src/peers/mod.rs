@@ -11,6 +11,7 @@ mod rocksdb;
 use std::path::Path;
 
 use crate::entries::EntrySource;
+use crate::transactions::{Transfer, TransferKeys};
 
 /// The result of a store. Each store has an error type of its own.
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -61,6 +62,36 @@ pub(crate) trait PeerReader {
     fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result;
 }
 
+/// When the transactions of an open store are durable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TransactionDurability {
+    /// When they return.
+    OnCommit,
+    /// After the next `sync`.
+    OnSync,
+}
+
+/// A store that is open for transactions. Its methods may be called from several threads.
+pub(crate) trait TransactionPeer: Sync {
+    /// Reads the keys in their order, and writes the new values that follow, in one transaction. It
+    /// is run again until it commits. All transactions are serialisable. Returns the number of
+    /// conflicts, which are the attempts that failed.
+    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64>;
+
+    /// Makes all transactions durable. No transaction runs meanwhile.
+    fn sync(&self) -> Result;
+
+    /// Reads on the calling thread, while no transaction runs.
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>>;
+
+    /// Closes the store cleanly.
+    fn close(self: Box<Self>) -> Result;
+}
+
+/// Opens a store for transactions.
+type OpenTransactions =
+    fn(&'static PeerKind, &Path, TransactionDurability) -> Result<Box<dyn TransactionPeer>>;
+
 /// A store by its name.
 #[derive(Debug)]
 pub(crate) struct PeerKind {
@@ -75,6 +106,8 @@ pub(crate) struct PeerKind {
     pub(crate) settings: &'static str,
     /// Opens the store in a folder that exists, and makes it if the folder is empty.
     pub(crate) open: fn(&'static PeerKind, &Path) -> Result<Box<dyn Peer>>,
+    /// Opens a store that `open` has made, for transactions.
+    pub(crate) open_transactions: OpenTransactions,
 }
 
 impl PeerKind {

@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use redb::{
-    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition,
+    Builder, Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable as _, Table,
+    TableDefinition,
 };
 
-use super::{CACHE_BYTES, Peer, PeerKind, PeerReader, Result};
+use super::{
+    CACHE_BYTES, Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer,
+};
 use crate::entries::EntrySource;
+use crate::transactions::{Transfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "redb",
@@ -17,8 +21,10 @@ pub(super) const KIND: PeerKind = PeerKind {
     settings: "a cache of 1 GiB, the default; one-phase commits and no quick repair, the defaults and the fastest for writes. \
         Load: one transaction. Durable put or batch: one transaction, `Durability::Immediate`. Single writes that need not be \
         durable: one transaction each with `Durability::None`, one durable commit at the end. Gets and ranges: one read \
-        transaction and one open table for all of a thread.",
+        transaction and one open table for all of a thread. Transactions: one write transaction each, which are serial; those that are \
+        durable together with `Durability::None`.",
     open,
+    open_transactions,
 };
 
 const ENTRIES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
@@ -28,6 +34,24 @@ struct Redb {
 }
 
 fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
+    Ok(Box::new(open_store(folder)?))
+}
+
+fn open_transactions(
+    _: &'static PeerKind,
+    folder: &Path,
+    durability: TransactionDurability,
+) -> Result<Box<dyn TransactionPeer>> {
+    Ok(Box::new(Transactions {
+        store: open_store(folder)?,
+        durability: match durability {
+            TransactionDurability::OnCommit => Durability::Immediate,
+            TransactionDurability::OnSync => Durability::None,
+        },
+    }))
+}
+
+fn open_store(folder: &Path) -> Result<Redb> {
     let database = Builder::new()
         .set_cache_size(CACHE_BYTES)
         .create(folder.join("data.redb"))?;
@@ -36,7 +60,7 @@ fn open(_: &'static PeerKind, folder: &Path) -> Result<Box<dyn Peer>> {
     if store.database.begin_read()?.open_table(ENTRIES).is_err() {
         store.write(Durability::Immediate, |_| Ok(()))?;
     }
-    Ok(Box::new(store))
+    Ok(store)
 }
 
 impl Redb {
@@ -110,6 +134,40 @@ impl Peer for Redb {
 
     fn close(self: Box<Self>) -> Result {
         Ok(self.database.close()?)
+    }
+}
+
+struct Transactions {
+    store: Redb,
+    durability: Durability,
+}
+
+impl TransactionPeer for Transactions {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+        self.store.write(self.durability, |table| {
+            for (number, key) in keys.iter().enumerate() {
+                let value = table.get(key.as_slice())?;
+                transfer.see(number, value.as_ref().map(redb::AccessGuard::value));
+            }
+            for (key, value) in keys.iter().zip(transfer.new_values()) {
+                table.insert(key.as_slice(), value.as_slice())?;
+            }
+            Ok(())
+        })?;
+        // There is one writer at a time.
+        Ok(0)
+    }
+
+    fn sync(&self) -> Result {
+        self.store.sync()
+    }
+
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
+        self.store.reader()
+    }
+
+    fn close(self: Box<Self>) -> Result {
+        Box::new(self.store).close()
     }
 }
 

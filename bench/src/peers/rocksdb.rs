@@ -3,12 +3,16 @@
 use std::path::Path;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, IngestExternalFileOptions, Options,
-    SstFileWriter, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBAccess, DBCompressionType, DBRawIteratorWithThreadMode,
+    ErrorKind, IngestExternalFileOptions, OptimisticTransactionDB, OptimisticTransactionOptions,
+    Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
 
-use super::{CACHE_BYTES, Peer, PeerKind, PeerReader, Result};
+use super::{
+    CACHE_BYTES, Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer,
+};
 use crate::entries::EntrySource;
+use crate::transactions::{Transfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "rocksdb",
@@ -18,8 +22,11 @@ pub(super) const KIND: PeerKind = PeerKind {
     settings: "a block cache of 1 GiB, Bloom filters of 10 bits a key, no compression, since the values are random; write buffers of \
         64 MiB, the default; as many background jobs as cores; log files are reused, which makes their syncs cheaper. Load: batches \
         of 1,000 into the log, one sync at the end; in order: a table file that is ingested. Durable put or batch: `sync = true`, \
-        which threads share. Single writes that need not be durable: `sync = false`, one sync of the log at the end. Closed after a flush.",
+        which threads share. Single writes that need not be durable: `sync = false`, one sync of the log at the end. Transactions: `OptimisticTransactionDB`; reads are `get_for_update` without a snapshot, so that a commit \
+        fails if one of the three entries has changed since it was read, which makes transactions serialisable; run again at once after a \
+        conflict; `sync` as above. Closed after a flush.",
     open,
+    open_transactions,
 };
 
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
@@ -133,8 +140,10 @@ impl Peer for Rocks {
     }
 
     fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
+        let database = &self.database;
         Ok(Box::new(DatabaseReader {
-            database: &self.database,
+            database,
+            cursor: || database.raw_iterator(),
         }))
     }
 
@@ -146,21 +155,96 @@ impl Peer for Rocks {
     }
 }
 
-struct DatabaseReader<'p> {
-    database: &'p DB,
+struct Transactions {
+    database: OptimisticTransactionDB,
+    durability: TransactionDurability,
 }
 
-impl PeerReader for DatabaseReader<'_> {
-    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        Ok(self
+fn open_transactions(
+    _: &'static PeerKind,
+    folder: &Path,
+    durability: TransactionDurability,
+) -> Result<Box<dyn TransactionPeer>> {
+    let database = OptimisticTransactionDB::open(&options(), folder.join("data"))?;
+    Ok(Box::new(Transactions {
+        database,
+        durability,
+    }))
+}
+
+impl Transactions {
+    /// One attempt; returns whether it committed.
+    fn attempt(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<bool> {
+        let options = match self.durability {
+            TransactionDurability::OnCommit => durable(),
+            TransactionDurability::OnSync => WriteOptions::default(),
+        };
+        let transaction = self
             .database
-            .get_pinned(key)?
-            .map(|value| see(&value))
-            .is_some())
+            .transaction_opt(&options, &OptimisticTransactionOptions::default());
+        for (number, key) in keys.iter().enumerate() {
+            let value = transaction.get_pinned_for_update(key, true)?;
+            transfer.see(number, value.as_deref());
+        }
+        for (key, value) in keys.iter().zip(transfer.new_values()) {
+            transaction.put(key, value)?;
+        }
+        let Err(error) = transaction.commit() else {
+            return Ok(true);
+        };
+        match error.kind() {
+            // `TryAgain`: it no longer knows whether there was a conflict.
+            ErrorKind::Busy | ErrorKind::TryAgain => Ok(false),
+            _ => Err(error.into()),
+        }
+    }
+}
+
+impl TransactionPeer for Transactions {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+        let mut conflicts = 0;
+        while !self.attempt(keys, transfer)? {
+            conflicts += 1;
+        }
+        Ok(conflicts)
+    }
+
+    fn sync(&self) -> Result {
+        Ok(self.database.flush_wal(true)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn PeerReader + '_>> {
+        let database = &self.database;
+        Ok(Box::new(DatabaseReader {
+            database,
+            cursor: || database.raw_iterator(),
+        }))
+    }
+
+    fn close(self: Box<Self>) -> Result {
+        self.database.flush()?;
+        self.database.cancel_all_background_work(true);
+        Ok(())
+    }
+}
+
+/// A reader of a database of either type, which has no trait with `raw_iterator`.
+struct DatabaseReader<'p, D: DBAccess, C> {
+    database: &'p D,
+    /// Makes a cursor.
+    cursor: C,
+}
+
+impl<'p, D: DBAccess, C: Fn() -> DBRawIteratorWithThreadMode<'p, D>> PeerReader
+    for DatabaseReader<'p, D, C>
+{
+    fn get(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.database.get_pinned_opt(key, &ReadOptions::default())?;
+        Ok(found.map(|value| see(&value)).is_some())
     }
 
     fn range(&mut self, first: &[u8], count: usize, see: &mut dyn FnMut(&[u8], &[u8])) -> Result {
-        let mut cursor = self.database.raw_iterator();
+        let mut cursor = (self.cursor)();
         cursor.seek(first);
         for _ in 0..count {
             let Some(key) = cursor.key() else { break };
