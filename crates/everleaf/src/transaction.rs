@@ -133,23 +133,48 @@ impl Store {
     #[track_caller]
     pub fn transaction<T, E: From<Error>>(
         &self,
-        mut run: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
+        run: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
+        let (value, ()) = self.run_until_committed(run, Transaction::commit)?;
+        Ok(value)
+    }
+
+    /// Does the same as [`Store::transaction`], but returns before the transaction, and what it has
+    /// read, is durable. An error that `run` returns is waited for.
+    ///
+    /// # Errors
+    /// Those of [`Store::transaction`].
+    #[track_caller]
+    pub fn transaction_pending<T, E: From<Error>>(
+        &self,
+        run: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
+    ) -> std::result::Result<Pending<T>, E> {
+        let (value, pending) = self.run_until_committed(run, Transaction::commit_pending)?;
+        Ok(pending.map(|()| value))
+    }
+
+    /// Runs a transaction until `commit` does not fail because of other writes. Returns what the two
+    /// return.
+    #[track_caller]
+    fn run_until_committed<T, C, E: From<Error>>(
+        &self,
+        mut run: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
+        commit: impl Fn(Transaction) -> Result<C>,
+    ) -> std::result::Result<(T, C), E> {
         let mut pause = PAUSE_MIN;
         let mut attempts_left = self.inner.opening.transaction_attempts;
         loop {
             attempts_left = attempts_left.saturating_sub(1);
             let mut transaction = self.begin_with(ReadWaits::AtTheEnd)?;
-            let result = run(&mut transaction);
-            match result {
+            match run(&mut transaction) {
                 Err(_) if transaction.is_too_old() && attempts_left > 0 => {}
                 Err(error) => {
                     // The error may rest on what was read.
                     transaction.wait_for_reads()?;
                     return Err(error);
                 }
-                Ok(value) => match transaction.commit() {
-                    Ok(()) => return Ok(value),
+                Ok(value) => match commit(transaction) {
+                    Ok(committed) => return Ok((value, committed)),
                     Err(error) if is_transient(&error) && attempts_left > 0 => {}
                     Err(error) => return Err(error.into()),
                 },
@@ -160,7 +185,8 @@ impl Store {
     }
 
     /// Begins a transaction that the caller commits ([`Transaction::commit`]). Dropping it undoes it.
-    /// What it reads is durable when it is returned.
+    /// What it reads is durable when it is returned, so a read of a key that was just written waits
+    /// for the disk; [`Store::transaction`] waits once.
     ///
     /// # Errors
     /// Those of [`Store::snapshot`]; [`ErrorKind::ReadOnly`].

@@ -456,6 +456,25 @@ fn the_closure_runs_until_it_commits() -> Result<()> {
 }
 
 #[test]
+fn many_transactions_are_waited_for_together() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path().join("a.pool"))?;
+    let counter = store.word_tree("counter")?;
+    let mut pending = Vec::new();
+    for _ in 0..100 {
+        pending.push(store.transaction_pending(|tx| {
+            let count = tx.get(&counter, 0)?.unwrap_or(0);
+            tx.put(&counter, 0, count + 1)?;
+            Ok::<_, Error>(count)
+        })?);
+    }
+    let counts = everleaf::Pending::wait_all(pending)?;
+    assert!(counts.into_iter().eq(0..100));
+    assert_eq!(counter.get(0)?, Some(100));
+    Ok(())
+}
+
+#[test]
 fn the_bound_of_attempts() -> Result<()> {
     let store = Options::new().transaction_attempts(3).open_in_memory()?;
     let counter = store.word_tree("counter")?;

@@ -204,7 +204,7 @@ fn of_pools() -> Vec<Case> {
         ),
         case(
             ErrorKind::InUse,
-            "a tree, a range or another handle",
+            "a range, a snapshot, a transaction",
             "drop it first",
         ),
         case(
@@ -284,6 +284,19 @@ fn of_pools() -> Vec<Case> {
             ErrorKind::TreeFull { limit: 77 },
             "keys as this engine can number, 77",
             "another tree",
+        ),
+        case(
+            ErrorKind::Conflict {
+                tree: "stock".to_owned(),
+                key: Some(b"apple\xff".to_vec()),
+            },
+            "key \"apple\\xff\" of tree \"stock\"",
+            "begin the transaction again",
+        ),
+        case(
+            ErrorKind::ViewTooOld { limit: 4096 },
+            "4096 bytes of memory",
+            "`versions_bytes_max`",
         ),
         case(ErrorKind::NotEmpty, "an empty tree", "load a new tree"),
         case(ErrorKind::NotSorted { index: 77 }, "entry 77", "sort them"),
@@ -434,7 +447,10 @@ fn the_frequent_questions_have_the_kinds_that_they_name() {
     };
     assert_eq!(kinds_with(Error::is_corrupt), ["Corrupt", "Unopenable"]);
     assert_eq!(kinds_with(Error::is_full), ["PoolFull"]);
-    assert_eq!(kinds_with(Error::is_retryable), ["Contended", "Locked"]);
+    assert_eq!(
+        kinds_with(Error::is_retryable),
+        ["Conflict", "Contended", "Locked", "ViewTooOld"]
+    );
     assert_eq!(kinds_with(Error::is_absent), ["NoSuchPool", "NoSuchTree"]);
     let with_offset = kinds_with(|error| error.offset() == Some(77));
     assert_eq!(with_offset, ["Contended", "Corrupt", "Unopenable"]);
