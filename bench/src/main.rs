@@ -14,6 +14,7 @@ mod peers;
 mod report;
 mod table;
 mod transactions;
+mod transfer;
 mod turns;
 mod zipfian;
 
@@ -26,7 +27,8 @@ use clap::{Parser, Subcommand as _};
 use failure::{Failure, Result};
 use lab::output_file::{ForceArgs, OutputError, OutputFile};
 use machine::MachineDescription;
-use measure::{MeasureArgs, Plan};
+use measure::{MeasureArgs, Plan, Run};
+use metric::PeerWorkload;
 use peers::PeerKind;
 
 /// Measures Everleaf beside LMDB, redb, fjall and RocksDB.
@@ -69,7 +71,7 @@ fn main() -> ExitCode {
         .is_some_and(|first| Child::has_subcommand(&first));
     let done = if is_child {
         match Child::parse() {
-            Child::Measure(args) => measure::run(args).map(|()| true),
+            Child::Measure(args) => measure_all(args).map(|()| true),
             Child::WriteUntilKilled(args) => killed::write_until_killed(&args).map(|()| true),
         }
     } else {
@@ -83,6 +85,19 @@ fn main() -> ExitCode {
             ExitCode::from(3)
         }
     }
+}
+
+/// Measures all workloads of one run of one store.
+fn measure_all(args: MeasureArgs) -> Result {
+    let run = Run::new(args);
+    run.measure()?;
+    if run.plan.has(PeerWorkload::Open) {
+        killed::measure(&run)?;
+    }
+    if run.plan.has(PeerWorkload::Transaction) {
+        transactions::measure(&run)?;
+    }
+    Ok(())
 }
 
 /// Measures all stores; returns whether every one gave its figures.

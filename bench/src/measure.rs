@@ -128,39 +128,35 @@ pub(crate) struct Run {
     next_index: AtomicU64,
 }
 
-/// Measures all workloads of the plan.
-pub(crate) fn run(args: MeasureArgs) -> Result {
-    let MeasureArgs {
-        store: kind,
-        plan,
-        folder,
-    } = args;
-    let sorted = plan.shape.sorted();
-    let next_index = AtomicU64::new(plan.shape.entries);
-    let run = Run {
-        kind,
-        plan,
-        folder,
-        sorted,
-        next_index,
-    };
-    if run.plan.fills_at_random() {
-        run.filled_at_random()?;
-    }
-    if run.plan.has(PeerWorkload::Bulk) || run.plan.has(PeerWorkload::Space) {
-        run.filled_in_order()?;
-    }
-    run.small()?;
-    if run.plan.has(PeerWorkload::Open) {
-        crate::killed::measure(&run)?;
-    }
-    if run.plan.has(PeerWorkload::Transaction) {
-        crate::transactions::measure(&run)?;
-    }
-    Ok(())
-}
-
 impl Run {
+    pub(crate) fn new(args: MeasureArgs) -> Self {
+        let MeasureArgs {
+            store: kind,
+            plan,
+            folder,
+        } = args;
+        let sorted = plan.shape.sorted();
+        let next_index = AtomicU64::new(plan.shape.entries);
+        Self {
+            kind,
+            plan,
+            folder,
+            sorted,
+            next_index,
+        }
+    }
+
+    /// Measures the workloads that have no file of their own.
+    pub(crate) fn measure(&self) -> Result {
+        if self.plan.fills_at_random() {
+            self.filled_at_random()?;
+        }
+        if self.plan.has(PeerWorkload::Bulk) || self.plan.has(PeerWorkload::Space) {
+            self.filled_in_order()?;
+        }
+        self.small()
+    }
+
     /// Prints a figure, if it is asked for.
     pub(crate) fn tell(&self, name: &str, value: f64) -> Result {
         if !metric::from_name(name).is_some_and(|metric| self.plan.has(metric.workload)) {

@@ -3,7 +3,7 @@
 /// Zipfian ranks as YCSB draws them (Gray et al., SIGMOD 1994): rank r, from 1 on, has a
 /// probability in proportion to `r^-theta`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Zipfian {
+pub(crate) struct HotRanks {
     count: u64,
     theta: f64,
     /// The sum of `r^-theta` over all ranks.
@@ -11,7 +11,7 @@ pub(crate) struct Zipfian {
     eta: f64,
 }
 
-impl Zipfian {
+impl HotRanks {
     /// For at least two ranks, and `theta` between 0 and 1. O(count).
     pub(crate) fn new(count: u64, theta: f64) -> Self {
         let zeta: f64 = (1..=count).map(|rank| (rank as f64).powf(-theta)).sum();

@@ -9,7 +9,7 @@ use everleaf::{
 
 use super::{Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer};
 use crate::entries::EntrySource;
-use crate::transactions::{Transfer, TransferKeys};
+use crate::transfer::{AccountTransfer, TransferKeys};
 
 /// The settings are the defaults; what differs between engines is when a write is durable.
 const IMMEDIATE: &str = "all defaults, which on an ordinary disk is the medium `file`. Loads and single writes that need not be durable: `pending().put`, one `sync` at the end. \
@@ -144,7 +144,7 @@ impl Transactions {
         &self,
         transaction: &mut Transaction,
         keys: &TransferKeys,
-        transfer: &mut Transfer,
+        transfer: &mut AccountTransfer,
     ) -> everleaf::Result<()> {
         let tree = &self.everleaf.tree;
         for (number, key) in keys.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Transactions {
     fn attempt_to_end_epoch(
         &self,
         keys: &TransferKeys,
-        transfer: &mut Transfer,
+        transfer: &mut AccountTransfer,
     ) -> everleaf::Result<()> {
         let mut transaction = self.everleaf.store.begin()?;
         self.attempt(&mut transaction, keys, transfer)?;
@@ -170,7 +170,11 @@ impl Transactions {
 
     /// A durable transaction on a tree that is durable by epochs, where `Store::transaction` does
     /// not wait for the end of the epoch.
-    fn transact_by_epochs(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+    fn transact_by_epochs(
+        &self,
+        keys: &TransferKeys,
+        transfer: &mut AccountTransfer,
+    ) -> Result<u64> {
         let mut conflicts = 0;
         loop {
             let Err(error) = self.attempt_to_end_epoch(keys, transfer) else {
@@ -185,7 +189,7 @@ impl Transactions {
 }
 
 impl TransactionPeer for Transactions {
-    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<u64> {
         let is_buffered = self.everleaf.tree.kind().engine.is_buffered();
         if is_buffered && self.durability == TransactionDurability::OnCommit {
             return self.transact_by_epochs(keys, transfer);

@@ -11,7 +11,7 @@ use super::{
     CACHE_BYTES, Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer,
 };
 use crate::entries::EntrySource;
-use crate::transactions::{Transfer, TransferKeys};
+use crate::transfer::{AccountTransfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "fjall",
@@ -125,7 +125,7 @@ fn open_transactions(
 
 impl Transactions {
     /// One attempt; returns whether it committed.
-    fn attempt(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<bool> {
+    fn attempt(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<bool> {
         let mut transaction = self.database.write_tx()?;
         for (number, key) in keys.iter().enumerate() {
             let value = transaction.get(&self.entries, key)?;
@@ -139,7 +139,7 @@ impl Transactions {
 }
 
 impl TransactionPeer for Transactions {
-    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<u64> {
         let mut conflicts = 0;
         while !self.attempt(keys, transfer)? {
             conflicts += 1;

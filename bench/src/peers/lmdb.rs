@@ -11,7 +11,7 @@ use heed::{
 
 use super::{Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer};
 use crate::entries::EntrySource;
-use crate::transactions::{Transfer, TransferKeys};
+use crate::transfer::{AccountTransfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "lmdb",
@@ -151,7 +151,7 @@ impl Peer for Lmdb {
 }
 
 impl TransactionPeer for Lmdb {
-    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<u64> {
         self.write(|txn| {
             for (number, key) in keys.iter().enumerate() {
                 let value = self.entries.get(txn, key)?;

@@ -11,7 +11,7 @@ mod rocksdb;
 use std::path::Path;
 
 use crate::entries::EntrySource;
-use crate::transactions::{Transfer, TransferKeys};
+use crate::transfer::{AccountTransfer, TransferKeys};
 
 /// The result of a store. Each store has an error type of its own.
 pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -76,7 +76,7 @@ pub(crate) trait TransactionPeer: Sync {
     /// Reads the keys in their order, and writes the new values that follow, in one transaction. It
     /// is run again until it commits. All transactions are serialisable. Returns the number of
     /// conflicts, which are the attempts that failed.
-    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64>;
+    fn transact(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<u64>;
 
     /// Makes all transactions durable. No transaction runs meanwhile.
     fn sync(&self) -> Result;

@@ -11,7 +11,7 @@ use super::{
     CACHE_BYTES, Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer,
 };
 use crate::entries::EntrySource;
-use crate::transactions::{Transfer, TransferKeys};
+use crate::transfer::{AccountTransfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "redb",
@@ -143,7 +143,7 @@ struct Transactions {
 }
 
 impl TransactionPeer for Transactions {
-    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<u64> {
         self.store.write(self.durability, |table| {
             for (number, key) in keys.iter().enumerate() {
                 let value = table.get(key.as_slice())?;

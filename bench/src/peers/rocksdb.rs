@@ -12,7 +12,7 @@ use super::{
     CACHE_BYTES, Peer, PeerKind, PeerReader, Result, TransactionDurability, TransactionPeer,
 };
 use crate::entries::EntrySource;
-use crate::transactions::{Transfer, TransferKeys};
+use crate::transfer::{AccountTransfer, TransferKeys};
 
 pub(super) const KIND: PeerKind = PeerKind {
     name: "rocksdb",
@@ -174,7 +174,7 @@ fn open_transactions(
 
 impl Transactions {
     /// One attempt; returns whether it committed.
-    fn attempt(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<bool> {
+    fn attempt(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<bool> {
         let options = match self.durability {
             TransactionDurability::OnCommit => durable(),
             TransactionDurability::OnSync => WriteOptions::default(),
@@ -201,7 +201,7 @@ impl Transactions {
 }
 
 impl TransactionPeer for Transactions {
-    fn transact(&self, keys: &TransferKeys, transfer: &mut Transfer) -> Result<u64> {
+    fn transact(&self, keys: &TransferKeys, transfer: &mut AccountTransfer) -> Result<u64> {
         let mut conflicts = 0;
         while !self.attempt(keys, transfer)? {
             conflicts += 1;

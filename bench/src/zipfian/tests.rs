@@ -4,7 +4,7 @@ use super::*;
 fn the_first_ranks_are_drawn_as_often_as_the_distribution_says() {
     let count = 1000;
     let theta = 0.99;
-    let zipfian = Zipfian::new(count, theta);
+    let zipfian = HotRanks::new(count, theta);
     let zeta: f64 = (1..=count).map(|rank| (rank as f64).powf(-theta)).sum();
     let draws = 100_000;
     let mut counts = vec![0_u64; count as usize];

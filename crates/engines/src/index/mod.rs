@@ -355,6 +355,11 @@ pub trait Scan: Send {
         0
     }
 
+    /// The last key that was read together with the present entry; `None` if that is not known.
+    fn last_key_ahead(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// Replaces `key` and `value` by the next entry; `false` at the end.
     fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         let is_there = self.advance()?;
@@ -397,6 +402,10 @@ impl<T: Index + ?Sized> Scan for DurableScan<'_, T> {
 
     fn entries_ahead(&self) -> usize {
         self.scan.entries_ahead()
+    }
+
+    fn last_key_ahead(&self) -> Option<&[u8]> {
+        self.scan.last_key_ahead()
     }
 }
 

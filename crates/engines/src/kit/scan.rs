@@ -178,7 +178,7 @@ impl ScanBatch {
         pushed.unwrap_or_else(|error| {
             self.bytes.truncate(start);
             let error = match self.last_key() {
-                Some(last) => error.next_to_key(&last),
+                Some(last) => error.next_to_key(last),
                 None => error,
             };
             self.lengths.push_back(DAMAGED);
@@ -262,16 +262,17 @@ impl ScanBatch {
         if !self.is_finished
             && let Some(last) = self.last_key()
         {
+            let last = last.to_vec();
             self.go_on_from(Bound::Excluded(last));
         }
     }
 
-    /// The last key that was taken.
-    fn last_key(&self) -> Option<Vec<u8>> {
+    /// The last key that was taken, unless it was returned already.
+    fn last_key(&self) -> Option<&[u8]> {
         let is_entry = |lengths: &&(usize, usize)| **lengths != DAMAGED;
         let (key_length, value_length) = *self.lengths.iter().rev().find(is_entry)?;
         let start = self.bytes.len() - key_length - value_length;
-        Some(self.bytes[start..start + key_length].to_vec())
+        Some(&self.bytes[start..start + key_length])
     }
 }
 
@@ -362,6 +363,10 @@ impl<B: Batches> Scan for Cursor<B> {
 
     fn entries_ahead(&self) -> usize {
         self.batch.lengths.len()
+    }
+
+    fn last_key_ahead(&self) -> Option<&[u8]> {
+        self.batch.last_key()
     }
 }
 

@@ -1,6 +1,9 @@
 //! The changes of one tree that views may need: what its keys held before.
 
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
+use std::cmp;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use medium::sync::schedule::{self, Access, AccessKind};
@@ -10,6 +13,7 @@ use pool::Pool;
 use smallvec::SmallVec;
 
 use super::{PlantedFault, Versions, VersionsFault};
+use crate::index::record::prefix_word;
 use crate::index::{Bounds, Direction, Observed, Value};
 use crate::{Error, ErrorKind, Result};
 
@@ -17,8 +21,6 @@ use crate::{Error, ErrorKind, Result};
 /// with the lower stamp came first.
 pub type Stamp = u64;
 
-/// Changes that are read under one lock of a tree's changes, at most.
-const CHANGES_AT_ONCE: usize = 256;
 /// Bytes that an entry of the map of changed keys takes beside its key, about.
 const KEY_BYTES: usize = 96;
 /// Bytes that an old value takes beside its content, about.
@@ -136,15 +138,113 @@ impl KeyChanges {
     }
 }
 
+/// A key in the map of changed keys. Most comparisons need only its first word, which lies in the
+/// nodes of the map.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct OrderedKey {
+    /// The first eight bytes, as [`prefix_word`] has them. Keys sort as their words do, and those
+    /// with the same word as their bytes.
+    word: u64,
+    bytes: Arc<[u8]>,
+}
+
+/// A key to be looked up: an [`OrderedKey`], or a borrowed key with its word.
+trait AsOrderedKey {
+    fn word(&self) -> u64;
+    fn bytes(&self) -> &[u8];
+}
+
+struct BorrowedKey<'k> {
+    word: u64,
+    bytes: &'k [u8],
+}
+
+impl<'k> BorrowedKey<'k> {
+    fn new(bytes: &'k [u8]) -> Self {
+        Self {
+            word: prefix_word(bytes),
+            bytes,
+        }
+    }
+}
+
+impl AsOrderedKey for OrderedKey {
+    fn word(&self) -> u64 {
+        self.word
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsOrderedKey for BorrowedKey<'_> {
+    fn word(&self) -> u64 {
+        self.word
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+}
+
+impl<'k> Borrow<dyn AsOrderedKey + 'k> for OrderedKey {
+    fn borrow(&self) -> &(dyn AsOrderedKey + 'k) {
+        self
+    }
+}
+
+impl PartialEq for dyn AsOrderedKey + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for dyn AsOrderedKey + '_ {}
+
+impl PartialOrd for dyn AsOrderedKey + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn AsOrderedKey + '_ {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        let by_word = self.word().cmp(&other.word());
+        by_word.then_with(|| self.bytes().cmp(other.bytes()))
+    }
+}
+
 /// The changes of one tree.
 #[derive(Debug, Default)]
 struct TreeChanges {
-    keys: BTreeMap<Arc<[u8]>, KeyChanges>,
+    keys: BTreeMap<OrderedKey, KeyChanges>,
     /// The stamps of bulk loads, ascending. The tree was empty before each.
     loads: Vec<Stamp>,
 }
 
 impl TreeChanges {
+    fn get(&self, key: &[u8]) -> Option<&KeyChanges> {
+        self.keys.get(&BorrowedKey::new(key) as &dyn AsOrderedKey)
+    }
+
+    fn get_mut(&mut self, key: &[u8]) -> Option<&mut KeyChanges> {
+        self.keys
+            .get_mut(&BorrowedKey::new(key) as &dyn AsOrderedKey)
+    }
+
+    /// The changed keys within bounds, which are not empty ([`Bounds::is_empty`]).
+    fn within(&self, bounds: &Bounds) -> btree_map::Range<'_, OrderedKey, KeyChanges> {
+        let (lower, upper) = bounds.as_slices();
+        let lower = lower.map(BorrowedKey::new);
+        let upper = upper.map(BorrowedKey::new);
+        let ends: (Bound<&dyn AsOrderedKey>, Bound<&dyn AsOrderedKey>) = (
+            lower.as_ref().map(|key| key as &dyn AsOrderedKey),
+            upper.as_ref().map(|key| key as &dyn AsOrderedKey),
+        );
+        self.keys.range::<dyn AsOrderedKey, _>(ends)
+    }
+
     /// The first load after `stamp`.
     fn load_after(&self, stamp: Stamp) -> Option<Stamp> {
         self.loads.iter().copied().find(|load| *load > stamp)
@@ -283,7 +383,6 @@ impl TreeVersions {
             load = None;
         }
         let kept = changes
-            .keys
             .get(key)
             .and_then(|changes| changes.value_at(stamp, self.faults()));
         match (kept, load) {
@@ -295,12 +394,14 @@ impl TreeVersions {
         }
     }
 
-    /// The keys within `bounds` that have changed since `stamp`, some at a time.
+    /// The keys within `bounds` that have changed since `stamp`: those among the next `most` keys of
+    /// which changes are kept.
     pub(super) fn changes_within(
         &self,
         bounds: &Bounds,
         direction: Direction,
         stamp: Stamp,
+        most: usize,
     ) -> ChangesWithin {
         let mut found = ChangesWithin::default();
         if self.is_unchanged_since(stamp) || bounds.is_empty() {
@@ -310,7 +411,7 @@ impl TreeVersions {
         let load = changes.load_after(stamp);
         found.is_loaded_since = load.is_some();
 
-        let mut keys = changes.keys.range::<[u8], _>(bounds.as_slices());
+        let mut keys = changes.within(bounds);
         for examined in 0.. {
             let next = match direction {
                 Direction::Forward => keys.next(),
@@ -323,12 +424,12 @@ impl TreeVersions {
                 && load.is_none_or(|load| kept.until < load)
             {
                 found.keys.push(ChangedKey {
-                    key: Arc::clone(key),
+                    key: Arc::clone(&key.bytes),
                     old: kept.old.clone(),
                 });
             }
-            if examined + 1 == CHANGES_AT_ONCE {
-                found.up_to = Some(Arc::clone(key));
+            if examined + 1 == most {
+                found.up_to = Some(Arc::clone(&key.bytes));
                 break;
             }
         }
@@ -337,7 +438,7 @@ impl TreeVersions {
 
     /// Whether `key` has changed since `stamp`.
     fn has_changed(changes: &TreeChanges, key: &[u8], stamp: Stamp) -> bool {
-        match changes.keys.get(key) {
+        match changes.get(key) {
             Some(changes) => changes.last > stamp,
             None => false,
         }
@@ -367,9 +468,9 @@ impl TreeVersions {
             if bounds.is_empty() || self.faults().has(VersionsFault::NoCheckOfRanges) {
                 continue;
             }
-            let mut changed = changes.keys.range::<[u8], _>(bounds.as_slices());
+            let mut changed = changes.within(bounds);
             if let Some((key, _)) = changed.find(|(_, changes)| changes.last > stamp) {
-                return Some(FirstChanged::InRange(key.to_vec()));
+                return Some(FirstChanged::InRange(key.bytes.to_vec()));
             }
         }
         None
@@ -387,7 +488,7 @@ impl TreeVersions {
         let mut kept = Kept::default();
         let mut changes = self.changes_to_change();
         self.note_newest(stamp);
-        let Some(known) = changes.keys.get_mut(key) else {
+        let Some(known) = changes.get_mut(key) else {
             // No change of the key is newer than the oldest view.
             let key: Arc<[u8]> = Arc::from(key);
             kept.bytes_added = KEY_BYTES + key.len() + old.bytes();
@@ -400,6 +501,10 @@ impl TreeVersions {
             let first = KeyChanges {
                 last: stamp,
                 kept: SmallVec::from_iter([first]),
+            };
+            let key = OrderedKey {
+                word: prefix_word(&key),
+                bytes: key,
             };
             changes.keys.insert(key, first);
             return kept;
@@ -440,7 +545,7 @@ impl TreeVersions {
             next: None,
         };
         let mut changes = self.changes_to_change();
-        let Some(known) = changes.keys.get_mut(key) else {
+        let Some(known) = changes.get_mut(key) else {
             return forgotten;
         };
         known.kept.retain(|value| {
@@ -455,7 +560,9 @@ impl TreeVersions {
             forgotten.next = Some(first.map_or(known.last, |kept| kept.until));
             return forgotten;
         }
-        changes.keys.remove(key);
+        changes
+            .keys
+            .remove(&BorrowedKey::new(key) as &dyn AsOrderedKey);
         forgotten.bytes_freed += KEY_BYTES + key.len();
         forgotten
     }

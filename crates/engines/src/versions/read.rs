@@ -12,6 +12,9 @@ use super::{PlantedFault, StoreView, VersionsFault};
 use crate::Result;
 use crate::index::{Bounds, Direction, Index, Observed, Scan, Value};
 
+/// The most changed keys that a range reads at once.
+const CHANGES_AT_ONCE: usize = 256;
+
 impl StoreView {
     /// The view has the writes with stamps up to this one.
     #[inline]
@@ -231,17 +234,33 @@ impl ViewScan<'_> {
         }
     }
 
-    /// Reads more changes, behind those that are known.
+    /// Reads more changes, behind those that are known: up to the last key that was read from the
+    /// tree, if that is known, else up to the end of the range.
     fn read_changes(&mut self) {
         if let Known::UpTo(key) = &self.known {
             let key = Arc::clone(key);
             self.go_on_behind(&key);
         }
-        let found = self
-            .versions
-            .changes_within(&self.rest, self.direction, self.view.stamp());
+        let last_read: Option<Arc<[u8]>> = match self.tree.state {
+            TreeState::AtEntry => self.tree.scan.last_key_ahead().map(Arc::from),
+            TreeState::BeforeNext | TreeState::Ended => None,
+        };
+        let mut bounds = self.rest.clone();
+        if let Some(last) = &last_read {
+            let end = match self.direction {
+                Direction::Forward => &mut bounds.upper,
+                Direction::Reverse => &mut bounds.lower,
+            };
+            *end = Bound::Included(last.to_vec());
+        }
+        let found = self.versions.changes_within(
+            &bounds,
+            self.direction,
+            self.view.stamp(),
+            CHANGES_AT_ONCE,
+        );
         self.changes.extend(found.keys);
-        self.known = match found.up_to {
+        self.known = match found.up_to.or(last_read) {
             Some(key) => Known::UpTo(key),
             None => Known::All,
         };
