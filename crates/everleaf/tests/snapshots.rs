@@ -238,7 +238,7 @@ fn check_snapshots_of(engine: Engine) -> Result<()> {
         let check = |seed: u64| -> Result<()> {
             let mut random = SmallRng::seed_from_u64(seed);
             let mut kept: Vec<(Snapshot, Contents)> = Vec::new();
-            for _ in 0..300 {
+            for _ in 0..150 {
                 let snapshot = store.snapshot()?;
                 let found = contents(&snapshot, &tree)?;
                 kept.push((snapshot, found));
@@ -515,14 +515,14 @@ fn a_snapshot_beside_a_compaction() -> Result<()> {
         let store = Store::open(folder.path().join(engine.name))?;
         let tree = tree_of(&store, *engine)?;
         let key = |number: u32| number.to_be_bytes();
-        for number in 0..20_000 {
+        for number in 0..6_000 {
             tree.put(key(number), vec![1; 100])?;
-            if number == 19_000 {
+            if number == 5_000 {
                 store.sync()?;
             }
         }
         let snapshot = store.snapshot()?;
-        for number in (0..20_000).filter(|number| number % 20 != 0) {
+        for number in (0..6_000).filter(|number| number % 20 != 0) {
             tree.pending().remove(key(number))?.map(drop).peek();
         }
         store.sync()?;
@@ -532,9 +532,9 @@ fn a_snapshot_beside_a_compaction() -> Result<()> {
             compaction.records_moved + compaction.nodes_moved > 0,
             "{engine}"
         );
-        assert_eq!(before.len(), 20_000);
+        assert_eq!(before.len(), 6_000);
         assert!(contents(&snapshot, &tree)? == before);
-        assert_eq!(store.snapshot()?.iter(&tree).count(), 1000);
+        assert_eq!(store.snapshot()?.iter(&tree).count(), 300);
         drop(snapshot);
     }
     Ok(())
