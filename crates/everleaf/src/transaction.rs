@@ -36,7 +36,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// Transactions are strictly serialisable: each happens as if it were alone, at a moment between its
 /// begin and its commit. So the commit fails with [`ErrorKind::Conflict`] if another write has
 /// changed a key that the transaction has read, or has added, changed or removed one in a range as
-/// far as the transaction has read it. A transaction without writes never fails so. Reads outside of
+/// far as the transaction has read it. (A conditional write that changes nothing, such as an insert
+/// of a key that is present, counts as a change.) A transaction without writes never fails so. Reads outside of
 /// transactions and snapshots see each write on its own.
 ///
 /// The writes are kept in memory until the commit. The limits are those of a batch: 16 MiB, or
@@ -331,7 +332,10 @@ impl Transaction {
     /// changed; [`ErrorKind::ViewTooOld`]; and the errors of [`Store::write`].
     pub fn commit(mut self) -> Result<()> {
         let lsn = self.commit_ordered()?;
-        self.name_path(self.store.wait_for(lsn))
+        // No old values are kept for this view while the thread waits.
+        let store = self.store.clone();
+        drop(self);
+        store.wait_for(lsn).map_err(|error| store.name_path(error))
     }
 
     /// Does the same as [`Transaction::commit`], but returns before the transaction is durable.
@@ -393,12 +397,12 @@ impl Transaction {
         self.expect_own(tree)?;
         let target = tree.target();
         self.name_path(target.check(key, value))?;
-        let number = self.number(tree);
         let mut size = self.size;
-        if let Some(replaced) = self.writes[number].writes.get(key) {
+        if let Some(replaced) = self.own_writes(tree).and_then(|own| own.get(key)) {
             size = size.without(&target, key, replaced.as_deref());
         }
         self.size = self.name_path(size.with(&target, key, value))?;
+        let number = self.number(tree);
         let value = value.map(<[u8]>::to_vec);
         self.writes[number].writes.insert(key.to_vec(), value);
         Ok(())
@@ -488,24 +492,28 @@ impl ViewReads for Transaction {
 
     fn read_many(&self, tree: &Tree, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
         self.expect_own(tree)?;
-        let found = tree.striped().read_many_at(&self.view, keys);
         let own = self.own_writes(tree);
         let own_value = |key: &[u8]| own.and_then(|own| own.get(key));
+        let read: Vec<&[u8]> = keys
+            .iter()
+            .copied()
+            .filter(|key| own_value(key).is_none())
+            .collect();
+        let found = tree.striped().read_many_at(&self.view, &read);
         {
             let mut reads = self.reads.lock();
             let versions = tree.striped().versions();
-            for key in keys.iter().filter(|key| own_value(key).is_none()) {
+            for key in &read {
                 reads.set.note_key(versions, tree.name(), key);
             }
             reads.note_epoch(tree);
         }
-        let mut values = self.answer(tree, found)?;
-        for (key, value) in keys.iter().zip(&mut values) {
-            if let Some(own) = own_value(key) {
-                *value = own.as_deref().map(Value::from_slice);
-            }
-        }
-        Ok(values)
+        let mut found = self.answer(tree, found)?.into_iter();
+        let values = keys.iter().map(|key| match own_value(key) {
+            Some(own) => own.as_deref().map(Value::from_slice),
+            None => found.next().flatten(),
+        });
+        Ok(values.collect())
     }
 
     fn cursor<'v>(

@@ -419,6 +419,12 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
         .put(&sound, "key of the record", "value of the batch")
         .put(&damaged, "key of the record", "lost");
     assert!(store.write(&batch).unwrap_err().is_corrupt());
+    // Half of the batch is there, so no snapshot is.
+    let refused = store.snapshot().unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::BatchUnfinished),
+        "{refused}"
+    );
     drop((batch, sound, damaged, store));
     for _ in 0..3 {
         let store = options.open(&path)?;

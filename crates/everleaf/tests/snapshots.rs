@@ -467,6 +467,50 @@ fn the_oldest_snapshot_ends_when_old_values_take_too_much_memory() -> Result<()>
     Ok(())
 }
 
+/// Values that no snapshot needs any more wait behind others. They go before a snapshot is ended.
+#[test]
+fn no_snapshot_ends_while_there_is_something_to_forget() -> Result<()> {
+    let store = Options::new().versions_bytes_max(10_000).open_in_memory()?;
+    let tree = store.tree("tree")?;
+    tree.put("a", vec![1; 6000])?;
+    tree.put("b", "")?;
+    tree.put("c", vec![1; 6000])?;
+    let first = store.snapshot()?;
+    tree.put("a", "1")?;
+    let second = store.snapshot()?;
+    tree.put("a", vec![2; 6000])?;
+    let third = store.snapshot()?;
+    tree.put("b", "3")?;
+    drop(first);
+    drop(second);
+    // The old values of `a` are of no use to the third one, and there is no room for all.
+    tree.put("c", "4")?;
+    assert_eq!(third.get(&tree, "c")?.map(|value| value.len()), Some(6000));
+    Ok(())
+}
+
+/// With values of a mebibyte a range reads one entry at a time.
+#[test]
+fn ranges_of_large_values_beside_changes() -> Result<()> {
+    each_engine(|store, tree| {
+        for number in 0..10_u8 {
+            tree.put([number], vec![number; 1 << 20])?;
+        }
+        let snapshot = store.snapshot()?;
+        for number in 0..10_u8 {
+            tree.put([number], [number])?;
+        }
+        for (number, entry) in snapshot.iter(tree).enumerate() {
+            let (key, value) = entry?;
+            assert_eq!((key[0], value.len()), (number as u8, 1 << 20));
+        }
+        assert_eq!(snapshot.iter(tree).rev().count(), 10);
+        let debug = format!("{snapshot:?}");
+        assert!(debug.len() < 1000, "{debug}");
+        Ok(())
+    })
+}
+
 #[test]
 fn a_snapshot_of_a_store_that_is_only_read() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();

@@ -571,6 +571,8 @@ fn the_write_that_exceeds_a_limit_fails() -> Result<()> {
     for number in 0..15_u32 {
         tx.put(&tree, number.to_be_bytes(), vec![0; 1 << 20])?;
     }
+    let fresh = store.tree("fresh")?;
+    assert!(tx.put(&fresh, "key", vec![0; 2 << 20]).is_err());
     let refused = tx.put(&tree, "one more", vec![0; 2 << 20]).unwrap_err();
     assert!(
         matches!(

@@ -4,8 +4,8 @@
 //!
 //! Each tree has stripes ([`Stripes`]); each key belongs to one of them. A batch locks the stripes
 //! of all its keys, in ascending order of trees and stripes. A single write shares the stripe of
-//! its key, and a bulk load shares all stripes of its tree. So no other write to a key of the batch
-//! comes between its steps. Readers take no stripe: they may see a batch half applied.
+//! its key. A batch waits for the end of a bulk load, which takes all stripes of its tree before it
+//! is published. So no other write to a key of the batch comes between its steps. Readers take no stripe: they may see a batch half applied.
 //!
 //! A batch that holds stripes may wait for an epoch to end. The end of an epoch takes no stripe, so
 //! the two never wait for each other.
@@ -215,6 +215,9 @@ impl BatchSize {
         if tree.is_by_epochs {
             self.writes_by_epochs += 1;
         } else {
+            if self.bytes == 0 {
+                self.bytes = entry_bytes(&[], |_| false);
+            }
             self.bytes += journal::bytes_of(key, value, false);
         }
         self.expect_within_limits()?;
@@ -289,6 +292,9 @@ pub fn write<M: Medium>(pool: &Pool<M>, batch: &BatchRequest<'_>) -> Result<Lsn>
     };
     let committed = pool.with_set_aside(&room, || commit.run())?;
     drop(locked);
+    if let Some(first) = batch.trees.first() {
+        first.tree.versions().store().tell_forgotten();
+    }
     committed
 }
 
@@ -525,12 +531,22 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
     fn run(&self) -> Result<Lsn> {
         let unpublished = self.record_changes()?;
         let written = self.write();
-        if let Some(unpublished) = unpublished
-            && self.pool.batch_slots().expect_whole().is_err()
-        {
-            unpublished.leave_unfinished();
+        if self.pool.batch_slots().expect_whole().is_err() {
+            match unpublished {
+                Some(unpublished) => unpublished.leave_unfinished(),
+                // No view was open, so there is none that could do without the batch.
+                None => self.refuse_views(),
+            }
         }
         written
+    }
+
+    /// Lets no view open any more. The stripes of the batch are still locked, so a view that is being
+    /// opened is not registered yet, or does not have the batch.
+    fn refuse_views(&self) {
+        for tree in &self.batch.trees {
+            tree.tree.versions().store().refuse_views();
+        }
     }
 
     /// Records what the batch replaces, if views may be open. A transaction is refused here if

@@ -232,25 +232,31 @@ impl Gate {
         self.versions.store().is_on()
     }
 
-    /// A write to one key, which records what it replaces. The calling thread has its share of the
+    /// A write to one key, which records what it replaces. The calling thread has the share of the
     /// stripe.
     #[cold]
     fn write_recorded<R>(
         &self,
+        share: Share<'_>,
         key: &[u8],
         read_old: impl Fn() -> Result<OldValue>,
         write: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         let versions = self.versions.store();
-        let _key = versions.lock_key(&self.versions, key);
+        let key_lock = versions.lock_key(&self.versions, key);
         if versions.faults().has(VersionsFault::PublishBeforeRecord) {
             let old = read_old()?;
             let written = write()?;
             versions.record_write(&self.versions, key, || Ok(old.clone()))?;
             return Ok(written);
         }
-        let _unpublished = versions.record_write(&self.versions, key, read_old)?;
-        write()
+        let unpublished = versions.record_write(&self.versions, key, read_old)?;
+        let written = write();
+        drop(unpublished);
+        drop(key_lock);
+        drop(share);
+        versions.tell_forgotten();
+        written
     }
 }
 
@@ -421,9 +427,10 @@ impl Index for StripedTree {
         condition: Condition<&[u8]>,
     ) -> Result<Written> {
         self.process.expect_current()?;
-        let _share = self.gate.enter(Stripes::of(key))?;
+        let share = self.gate.enter(Stripes::of(key))?;
         if self.gate.is_recorded() {
             return self.gate.write_recorded(
+                share,
                 key,
                 || OldValue::of(self.tree.read(key)),
                 || self.tree.write(key, value, condition),
@@ -572,9 +579,10 @@ impl WordIndex for StripedWords {
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
         self.process.expect_current()?;
-        let _share = self.gate.enter(Stripes::of_word(key))?;
+        let share = self.gate.enter(Stripes::of_word(key))?;
         if self.gate.is_recorded() {
             return self.gate.write_recorded(
+                share,
                 &key.to_be_bytes(),
                 || OldValue::of_word(self.tree.read(key)),
                 || self.tree.write(key, value, condition),

@@ -252,7 +252,6 @@ impl TreeChanges {
 }
 
 /// The versions of one open tree.
-#[derive(Debug)]
 pub struct TreeVersions {
     store: Arc<Versions>,
     /// Distinguishes the trees of a store.
@@ -298,6 +297,15 @@ pub(super) struct Forgotten {
     pub(super) bytes_freed: usize,
     /// The stamp of the first change that is left; `None` if none is.
     pub(super) next: Option<Stamp>,
+}
+
+impl std::fmt::Debug for TreeVersions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("TreeVersions")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TreeVersions {

@@ -273,13 +273,30 @@ impl Clock {
     /// Ends the oldest views until the changes take no more than this many bytes.
     pub(super) fn keep_within(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max {
-            if self.forget(1) {
+            if self.forget(1) || self.forget_behind() {
                 continue;
             }
             if !self.end_oldest() {
                 return;
             }
         }
+    }
+
+    /// Forgets changes that no view needs and that wait behind others. Returns whether there were
+    /// any. O(changed keys), and only before a view would be ended.
+    fn forget_behind(&mut self) -> bool {
+        let bytes_before = self.bytes;
+        let oldest = self.views.keys().next().map_or(Stamp::MAX, |id| id.0);
+        self.forgettable
+            .make_contiguous()
+            .sort_unstable_by_key(|next| next.stamp);
+        let due = self
+            .forgettable
+            .partition_point(|next| next.stamp <= oldest);
+        if due > 0 {
+            self.forget(due);
+        }
+        self.bytes < bytes_before
     }
 
     /// Ends the oldest view; `false` if there is none.

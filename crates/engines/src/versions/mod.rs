@@ -97,7 +97,6 @@ pub trait WritesUnderWay: Send + Sync {
 }
 
 /// The versions of a store.
-#[derive(Debug)]
 pub struct Versions {
     /// Whether writes record what they change. Changed under the lock of the clock.
     is_on: AtomicBool,
@@ -110,8 +109,17 @@ pub struct Versions {
     linger: Duration,
     /// The stamp of a batch that could not be finished; `u64::MAX` if there is none.
     unfinished: AtomicU64,
+    /// A view that was probably forgotten, and of which no warning was given yet.
+    forgotten: Mutex<Option<OpenView>>,
+    has_forgotten: AtomicBool,
     faults: PlantedFault,
     process: Process,
+}
+
+impl std::fmt::Debug for Versions {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Versions").finish_non_exhaustive()
+    }
 }
 
 /// The open trees of a store.
@@ -120,12 +128,6 @@ struct OpenTrees {
     trees: Vec<Weak<dyn WritesUnderWay>>,
     /// How many trees were opened.
     opened: u64,
-}
-
-impl std::fmt::Debug for OpenTrees {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} trees", self.trees.len())
-    }
 }
 
 /// A view of a store as of one moment, until it is dropped.
@@ -190,6 +192,8 @@ impl Versions {
             bytes_max,
             linger,
             unfinished: AtomicU64::new(Stamp::MAX),
+            forgotten: Mutex::default(),
+            has_forgotten: AtomicBool::new(false),
             faults,
             process,
         })
@@ -349,6 +353,34 @@ impl Versions {
     /// Figures.
     pub fn stat(&self) -> VersionsStat {
         self.lock_clock().stat()
+    }
+
+    /// Lets no view open any more, and ends all: a batch could not be finished.
+    pub(crate) fn refuse_views(&self) {
+        self.unfinished.store(0, Ordering::Release);
+    }
+
+    /// Notes a view that was probably forgotten.
+    fn note_forgotten(&self, view: OpenView) {
+        *self.forgotten.lock() = Some(view);
+        self.has_forgotten.store(true, Ordering::Release);
+    }
+
+    /// Tells a program that listens of a view that was probably forgotten. The calling thread holds
+    /// no lock: the program may use the store.
+    pub(crate) fn tell_forgotten(&self) {
+        if !self.has_forgotten.load(Ordering::Relaxed) {
+            return;
+        }
+        self.has_forgotten.store(false, Ordering::Relaxed);
+        let forgotten = self.forgotten.lock().take();
+        if let Some(view) = forgotten {
+            tracing::warn!(
+                opened_at = %view.opened_at,
+                seconds = view.age.as_secs(),
+                "a snapshot or transaction is open for long, and old values are kept for it; drop it"
+            );
+        }
     }
 
     /// Refuses views that ought to have a batch that could not be finished.

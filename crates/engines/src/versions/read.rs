@@ -194,7 +194,15 @@ impl ViewScan<'_> {
         if is_new_batch && are_read_again {
             self.forget_changes();
         }
-        let is_there = self.tree.scan.advance()?;
+        let advanced = self.tree.scan.advance();
+        if advanced.is_err() {
+            // The scan of the tree does not say any more where it is, so this one ends.
+            self.entry = ScanEntry::None;
+            self.changes.clear();
+            self.known = Known::All;
+            self.tree.state = TreeState::Ended;
+        }
+        let is_there = advanced?;
         self.lsn = self.lsn.max(self.tree.scan.lsn());
         self.tree.state = if is_there {
             TreeState::AtEntry
@@ -242,7 +250,11 @@ impl ViewScan<'_> {
             self.go_on_behind(&key);
         }
         let last_read: Option<Arc<[u8]>> = match self.tree.state {
-            TreeState::AtEntry => self.tree.scan.last_key_ahead().map(Arc::from),
+            TreeState::AtEntry => {
+                let scan = &self.tree.scan;
+                let last = scan.last_key_ahead().unwrap_or_else(|| scan.entry().0);
+                Some(Arc::from(last))
+            }
             TreeState::BeforeNext | TreeState::Ended => None,
         };
         let mut bounds = self.rest.clone();

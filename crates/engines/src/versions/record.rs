@@ -7,7 +7,7 @@ use medium::sync::{Mutex, MutexGuard, Ordering};
 use rustc_hash::FxHasher;
 
 use super::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
-use super::clock::{Clock, OpenView};
+use super::clock::Clock;
 use super::read_set::ReadSet;
 use super::{KEY_LOCKS, PlantedFault, StoreView, Versions, VersionsFault};
 use crate::{ErrorKind, Result};
@@ -104,7 +104,7 @@ impl Versions {
         let forgotten = clock.forgotten_view();
         drop(clock);
         if let Some(view) = forgotten {
-            warn_of(view);
+            self.note_forgotten(view);
         }
         Ok(write)
     }
@@ -161,7 +161,7 @@ impl Versions {
         let forgotten = clock.forgotten_view();
         drop(clock);
         if let Some(view) = forgotten {
-            warn_of(view);
+            self.note_forgotten(view);
         }
         Ok(write)
     }
@@ -203,14 +203,4 @@ impl TransactionCheck<'_> {
             .into()),
         }
     }
-}
-
-/// Tells a program that listens of a view that was probably forgotten.
-#[cold]
-fn warn_of(view: OpenView) {
-    tracing::warn!(
-        opened_at = %view.opened_at,
-        seconds = view.age.as_secs(),
-        "a snapshot or transaction is open for long, and old values are kept for it; drop it"
-    );
 }
