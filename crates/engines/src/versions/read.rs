@@ -249,13 +249,14 @@ impl ViewScan<'_> {
             let key = Arc::clone(key);
             self.go_on_behind(&key);
         }
+        let reads_all = self.view.faults().has(VersionsFault::RangeReadsChangesOnce);
         let last_read: Option<Arc<[u8]>> = match self.tree.state {
-            TreeState::AtEntry => {
+            TreeState::AtEntry if !reads_all => {
                 let scan = &self.tree.scan;
                 let last = scan.last_key_ahead().unwrap_or_else(|| scan.entry().0);
                 Some(Arc::from(last))
             }
-            TreeState::BeforeNext | TreeState::Ended => None,
+            TreeState::AtEntry | TreeState::BeforeNext | TreeState::Ended => None,
         };
         let mut bounds = self.rest.clone();
         if let Some(last) = &last_read {
