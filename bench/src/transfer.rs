@@ -1,4 +1,4 @@
-//! What a transaction of the comparison does with the values that it reads.
+//! The new values that a transaction of the comparison computes from those that it reads.
 
 use crate::entries::{AccountState, EntryShape, mix};
 

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 #[cfg(doc)]
 use engines::ErrorKind;
+use engines::Result;
 use engines::batch::{self, BatchCondition, Write};
 use engines::index::Condition;
-use engines::{Error, Result};
 use medium::Lsn;
 
 use crate::{KeyFor, Pending, Store, Tree, TreeHandle, ValueFor};
@@ -236,8 +236,8 @@ impl Store {
     /// batch is durable.
     pub(crate) fn write_ordered(&self, batch: &Batch) -> Result<Lsn> {
         self.at(self.inner.expect_own_process())?;
-        if let Some(other) = batch.trees.iter().find(|tree| !self.has(tree)) {
-            return Err(self.inner.name_path(Error::no_such_tree(other.name())));
+        for tree in &batch.trees {
+            tree.expect_of(&self.inner)?;
         }
         if batch.writes.is_empty() && batch.conditions.is_empty() {
             return Ok(Lsn::DURABLE);
@@ -245,10 +245,6 @@ impl Store {
         let lent = batch.lent();
         let write = || self.inner.backend()?.write_batch(&lent);
         self.at(self.inner.ordered(write))
-    }
-
-    fn has(&self, tree: &Tree) -> bool {
-        self.inner.is_same(tree.store())
     }
 }
 

@@ -9,7 +9,7 @@ use medium::Lsn;
 
 use crate::open_store::SharedStore;
 use crate::sealed::Sealed;
-use crate::view_reads::{ViewReads, of_other_store};
+use crate::view_reads::ViewReads;
 use crate::{Store, Tree, View};
 
 /// All trees of a store as of one moment: that of [`Store::snapshot`]. The methods of [`View`] read
@@ -76,14 +76,6 @@ impl Store {
 }
 
 impl Snapshot {
-    fn expect_own(&self, tree: &Tree) -> Result<()> {
-        if self.shared.store.is_same(tree.store()) {
-            Ok(())
-        } else {
-            Err(self.shared.store.name_path(of_other_store(tree)))
-        }
-    }
-
     fn answer<T>(&self, tree: &Tree, found: Result<Observed<T>>) -> Result<T> {
         let found = tree.at(found)?;
         tree.wait_for(found.lsn)?;
@@ -97,12 +89,12 @@ impl Sealed for Snapshot {}
 
 impl ViewReads for Snapshot {
     fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
-        self.expect_own(tree)?;
+        tree.expect_of(&self.shared.store)?;
         self.answer(tree, tree.striped().read_at(&self.shared.view, key))
     }
 
     fn read_many(&self, tree: &Tree, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        self.expect_own(tree)?;
+        tree.expect_of(&self.shared.store)?;
         self.answer(tree, tree.striped().read_many_at(&self.shared.view, keys))
     }
 
@@ -112,7 +104,7 @@ impl ViewReads for Snapshot {
         bounds: Bounds,
         direction: Direction,
     ) -> Result<Box<dyn Scan + 'v>> {
-        self.expect_own(tree)?;
+        tree.expect_of(&self.shared.store)?;
         tree.striped()
             .cursor_at(&self.shared.view, bounds, direction)
     }

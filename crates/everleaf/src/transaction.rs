@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use crate::open_store::SharedStore;
 use crate::sealed::Sealed;
-use crate::view_reads::{ViewReads, of_other_store};
+use crate::view_reads::ViewReads;
 use crate::{KeyFor, Pending, Store, Tree, TreeHandle, ValueFor, View};
 
 /// How long a transaction pauses after its first conflict. The pause doubles with each conflict.
@@ -37,8 +37,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(2);
 /// begin and its commit. So the commit fails with [`ErrorKind::Conflict`] if another write has
 /// changed a key that the transaction has read, or has added, changed or removed one in a range as
 /// far as the transaction has read it. (A conditional write that changes nothing, such as an insert
-/// of a key that is present, counts as a change.) A transaction without writes never fails so. Reads outside of
-/// transactions and snapshots see each write on its own.
+/// of a key that is present, counts as a change.) A transaction without writes never fails so. Reads
+/// outside of transactions and snapshots see each write on its own.
 ///
 /// The writes are kept in memory until the commit. The limits are those of a batch: 16 MiB, or
 /// 10,000 writes to trees that are durable by epochs.
@@ -246,13 +246,8 @@ impl Transaction {
         key: impl KeyFor<T>,
         value: impl ValueFor<T>,
     ) -> Result<bool> {
-        let tree = tree.bytes_tree();
-        let key = key.encoded();
-        let is_absent = self.read(tree, &key)?.is_none();
-        if is_absent {
-            self.write(tree, &key, Some(&value.encoded()))?;
-        }
-        Ok(is_absent)
+        let value = value.encoded();
+        self.write_if(tree.bytes_tree(), &key.encoded(), false, Some(&value))
     }
 
     /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
@@ -265,13 +260,8 @@ impl Transaction {
         key: impl KeyFor<T>,
         value: impl ValueFor<T>,
     ) -> Result<bool> {
-        let tree = tree.bytes_tree();
-        let key = key.encoded();
-        let is_present = self.read(tree, &key)?.is_some();
-        if is_present {
-            self.write(tree, &key, Some(&value.encoded()))?;
-        }
-        Ok(is_present)
+        let value = value.encoded();
+        self.write_if(tree.bytes_tree(), &key.encoded(), true, Some(&value))
     }
 
     /// Removes a key; `false` if it is absent. O(log n).
@@ -279,13 +269,7 @@ impl Transaction {
     /// # Errors
     /// Those of [`Transaction::put`] and of [`View`].
     pub fn remove<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> Result<bool> {
-        let tree = tree.bytes_tree();
-        let key = key.encoded();
-        let is_present = self.read(tree, &key)?.is_some();
-        if is_present {
-            self.write(tree, &key, None)?;
-        }
-        Ok(is_present)
+        self.write_if(tree.bytes_tree(), &key.encoded(), true, None)
     }
 
     /// Replaces `current` by `new`, where `None` stands for absent. Returns whether the key had
@@ -391,10 +375,26 @@ impl Transaction {
         Ok(lsn.max(reads.lsn))
     }
 
+    /// Writes to a key, if it is present or absent as wanted. Returns whether it is.
+    fn write_if(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        wants_present: bool,
+        value: Option<&[u8]>,
+    ) -> Result<bool> {
+        let is_present = self.read(tree, key)?.is_some();
+        let holds = is_present == wants_present;
+        if holds {
+            self.write(tree, key, value)?;
+        }
+        Ok(holds)
+    }
+
     /// Notes a write, which the commit will do.
     fn write(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.name_path(self.store.expect_own_process())?;
-        self.expect_own(tree)?;
+        tree.expect_of(&self.store)?;
         let target = tree.target();
         self.name_path(target.check(key, value))?;
         let mut size = self.size;
@@ -426,14 +426,6 @@ impl Transaction {
     fn own_writes(&self, tree: &Tree) -> Option<&BTreeMap<Vec<u8>, Option<Vec<u8>>>> {
         let own = self.writes.iter().find(|own| own.tree.is_same(tree))?;
         Some(&own.writes)
-    }
-
-    fn expect_own(&self, tree: &Tree) -> Result<()> {
-        if self.store.is_same(tree.store()) {
-            Ok(())
-        } else {
-            Err(self.store.name_path(of_other_store(tree)))
-        }
     }
 
     fn name_path<T>(&self, result: Result<T>) -> Result<T> {
@@ -474,7 +466,7 @@ impl Sealed for Transaction {}
 
 impl ViewReads for Transaction {
     fn read(&self, tree: &Tree, key: &[u8]) -> Result<Option<Value>> {
-        self.expect_own(tree)?;
+        tree.expect_of(&self.store)?;
         if let Some(own) = self.own_writes(tree)
             && let Some(value) = own.get(key)
         {
@@ -491,7 +483,7 @@ impl ViewReads for Transaction {
     }
 
     fn read_many(&self, tree: &Tree, keys: &[&[u8]]) -> Result<Vec<Option<Value>>> {
-        self.expect_own(tree)?;
+        tree.expect_of(&self.store)?;
         let own = self.own_writes(tree);
         let own_value = |key: &[u8]| own.and_then(|own| own.get(key));
         let read: Vec<&[u8]> = keys
@@ -522,7 +514,7 @@ impl ViewReads for Transaction {
         bounds: Bounds,
         direction: Direction,
     ) -> Result<Box<dyn Scan + 'v>> {
-        self.expect_own(tree)?;
+        tree.expect_of(&self.store)?;
         let scan = tree
             .striped()
             .cursor_at(&self.view, bounds.clone(), direction);

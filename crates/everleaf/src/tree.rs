@@ -66,6 +66,17 @@ impl Tree {
         &self.context.store
     }
 
+    /// Refuses a tree of another store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSuchTree`], with the path of `store`.
+    pub(crate) fn expect_of(&self, store: &SharedStore) -> Result<()> {
+        if store.is_same(self.store()) {
+            return Ok(());
+        }
+        Err(store.name_path(Error::no_such_tree(self.name())))
+    }
+
     /// Whether it is another handle of the same tree.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.striped, &other.striped)

@@ -1,7 +1,7 @@
 //! The reads that the methods of a [`View`](crate::View) are made of.
 
+use engines::Result;
 use engines::index::{Bounds, Direction, Scan, Value};
-use engines::{Error, Result};
 use medium::Lsn;
 
 use crate::Tree;
@@ -26,9 +26,4 @@ pub trait ViewReads: Sealed + Sync {
 
     /// Waits for what was read, unless that comes later.
     fn wait_for(&self, tree: &Tree, lsn: Lsn) -> Result<()>;
-}
-
-/// The error for a tree of another store.
-pub(crate) fn of_other_store(tree: &Tree) -> Error {
-    Error::no_such_tree(tree.name())
 }

@@ -100,7 +100,7 @@ enum Action {
     Remove,
 }
 
-/// What a transaction has done.
+/// The counts of a script that was applied.
 #[derive(Serialize, Default)]
 struct Done {
     applied: bool,

@@ -127,11 +127,11 @@ pub struct BatchRequest<'b> {
     pub writes: Vec<Write<'b>>,
     /// The conditions.
     pub conditions: Vec<BatchCondition<'b>>,
-    /// What the batch rests on, if it is a transaction.
+    /// The reads that must still hold, if the batch is a transaction.
     pub transaction: Option<TransactionReads<'b>>,
 }
 
-/// What a transaction has read. It is written only if nothing of that has changed since.
+/// The reads of a transaction. It is written only if none of them has changed since.
 #[derive(Clone, Copy, Debug)]
 pub struct TransactionReads<'b> {
     /// The view in which it was read.

@@ -328,7 +328,7 @@ impl StripedTree {
         self.words.as_ref()
     }
 
-    /// What the tree held at earlier moments.
+    /// The values of the tree at earlier moments.
     pub fn versions(&self) -> &Arc<TreeVersions> {
         &self.gate.versions
     }
@@ -374,7 +374,7 @@ impl StripedTree {
     }
 }
 
-/// What a load holds from the end of its source until it is published.
+/// The locks and the stamp of a load, from the end of its source until it is published.
 #[derive(Default)]
 struct LoadEnd<'s> {
     // Views wait for the load, and read the tree then, so it is published before the stripes are

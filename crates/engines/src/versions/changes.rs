@@ -245,6 +245,14 @@ impl TreeChanges {
         self.keys.range::<dyn AsOrderedKey, _>(ends)
     }
 
+    /// Whether `key` has changed since `stamp`.
+    fn has_changed(&self, key: &[u8], stamp: Stamp) -> bool {
+        match self.get(key) {
+            Some(changes) => changes.last > stamp,
+            None => false,
+        }
+    }
+
     /// The first load after `stamp`.
     fn load_after(&self, stamp: Stamp) -> Option<Stamp> {
         self.loads.iter().copied().find(|load| *load > stamp)
@@ -444,14 +452,6 @@ impl TreeVersions {
         found
     }
 
-    /// Whether `key` has changed since `stamp`.
-    fn has_changed(changes: &TreeChanges, key: &[u8], stamp: Stamp) -> bool {
-        match changes.get(key) {
-            Some(changes) => changes.last > stamp,
-            None => false,
-        }
-    }
-
     /// The first of these keys that has changed since `stamp`, or else the first key of one of these
     /// ranges that has.
     pub(super) fn first_changed<'k>(
@@ -468,7 +468,7 @@ impl TreeVersions {
             return Some(FirstChanged::WholeTree);
         }
         for key in keys {
-            if Self::has_changed(&changes, key, stamp) {
+            if changes.has_changed(key, stamp) {
                 return Some(FirstChanged::Key(key.to_vec()));
             }
         }
@@ -478,7 +478,7 @@ impl TreeVersions {
             }
             let mut changed = changes.within(bounds);
             if let Some((key, _)) = changed.find(|(_, changes)| changes.last > stamp) {
-                return Some(FirstChanged::InRange(key.bytes.to_vec()));
+                return Some(FirstChanged::Key(key.bytes.to_vec()));
             }
         }
         None
@@ -581,13 +581,10 @@ impl TreeVersions {
     }
 }
 
-/// What a transaction has read and another write has changed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FirstChanged {
-    /// This key.
+/// A change of something that a transaction has read.
+pub(super) enum FirstChanged {
+    /// This key, which was read by itself or within a range.
     Key(Vec<u8>),
-    /// This key of a range.
-    InRange(Vec<u8>),
     /// All keys: the tree was loaded.
     WholeTree,
 }

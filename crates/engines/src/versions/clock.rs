@@ -240,10 +240,17 @@ impl Clock {
         });
     }
 
+    /// The lowest stamp of a view; the highest of all stamps if there is no view.
+    fn oldest_stamp(&self) -> Stamp {
+        match self.views.first_key_value() {
+            Some((id, _)) => id.0,
+            None => Stamp::MAX,
+        }
+    }
+
     /// Forgets at most `most` changes that no view needs. Returns whether there are more.
     pub(super) fn forget(&mut self, most: usize) -> bool {
-        let oldest = self.views.keys().next().map(|(stamp, _)| *stamp);
-        let mut oldest = oldest.unwrap_or(Stamp::MAX);
+        let mut oldest = self.oldest_stamp();
         if self.faults.has(VersionsFault::ForgetTooMuch) {
             oldest = oldest.saturating_add(1);
         }
@@ -286,7 +293,7 @@ impl Clock {
     /// any. O(changed keys), and only before a view would be ended.
     fn forget_behind(&mut self) -> bool {
         let bytes_before = self.bytes;
-        let oldest = self.views.keys().next().map_or(Stamp::MAX, |id| id.0);
+        let oldest = self.oldest_stamp();
         self.forgettable
             .make_contiguous()
             .sort_unstable_by_key(|next| next.stamp);

@@ -71,11 +71,11 @@ use medium::{Medium, Process};
 use self::clock::{Clock, Switch, ViewState};
 use crate::{ErrorKind, Result};
 
-pub use self::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
+pub use self::changes::{OldValue, Stamp, TreeVersions};
 pub use self::clock::{OpenView, VersionsStat};
 pub(crate) use self::fault::PlantedFault;
 pub use self::fault::VersionsFault;
-pub use self::read_set::{Conflict, ReadSet, ReadSpan};
+pub use self::read_set::{ReadSet, ReadSpan};
 pub(crate) use self::record::{BatchChange, TransactionCheck, UnpublishedWrite};
 
 /// Locks of keys.
@@ -418,11 +418,6 @@ impl Versions {
 }
 
 impl StoreView {
-    /// The versions of its store.
-    pub fn versions(&self) -> &Arc<Versions> {
-        &self.versions
-    }
-
     /// Checks that the view still has all of its values.
     ///
     /// # Errors

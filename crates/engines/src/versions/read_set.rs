@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::changes::{FirstChanged, Stamp, TreeVersions};
 use crate::index::{Bounds, Direction};
+use crate::{ErrorKind, Result};
 
 /// The keys and ranges that a transaction has read.
 #[derive(Debug, Default)]
@@ -39,21 +40,7 @@ pub struct ReadSpan {
     range: usize,
 }
 
-/// Something that a transaction has read, and that another write has changed since.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Conflict {
-    /// The tree's name.
-    pub tree: String,
-    /// What has changed in it.
-    pub changed: FirstChanged,
-}
-
 impl ReadSet {
-    /// Whether nothing was read.
-    pub fn is_empty(&self) -> bool {
-        self.trees.is_empty()
-    }
-
     /// Notes that a key was read.
     pub fn note_key(&mut self, tree: &Arc<TreeVersions>, name: &str, key: &[u8]) {
         let tree = self.number(tree, name);
@@ -102,20 +89,26 @@ impl ReadSet {
         set_bound(end, to);
     }
 
-    /// Something that was read and has changed since `stamp`.
-    pub(super) fn conflict_since(&self, stamp: Stamp) -> Option<Conflict> {
-        self.trees.iter().find_map(|reads| {
+    /// Checks that nothing that was read has changed since `stamp`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`].
+    pub(super) fn expect_unchanged_since(&self, stamp: Stamp) -> Result<()> {
+        for reads in &self.trees {
             let keys = reads.keys.iter().map(Vec::as_slice);
             let ranges = reads
                 .ranges
                 .iter()
                 .filter_map(|range| range.bounds.as_ref());
-            let changed = reads.tree.first_changed(keys, ranges, stamp)?;
-            Some(Conflict {
-                tree: reads.name.clone(),
-                changed,
-            })
-        })
+            let key = match reads.tree.first_changed(keys, ranges, stamp) {
+                None => continue,
+                Some(FirstChanged::Key(key)) => Some(key),
+                Some(FirstChanged::WholeTree) => None,
+            };
+            let tree = reads.name.clone();
+            return Err(ErrorKind::Conflict { tree, key }.into());
+        }
+        Ok(())
     }
 
     fn number(&mut self, tree: &Arc<TreeVersions>, name: &str) -> usize {

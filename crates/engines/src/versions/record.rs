@@ -6,11 +6,13 @@ use std::sync::Arc;
 use medium::sync::{Mutex, MutexGuard, Ordering};
 use rustc_hash::FxHasher;
 
-use super::changes::{FirstChanged, OldValue, Stamp, TreeVersions};
+use super::changes::{OldValue, Stamp, TreeVersions};
 use super::clock::Clock;
 use super::read_set::ReadSet;
 use super::{KEY_LOCKS, PlantedFault, StoreView, Versions, VersionsFault};
-use crate::{ErrorKind, Result};
+#[cfg(doc)]
+use crate::ErrorKind;
+use crate::Result;
 
 /// A write that has a stamp and is not published yet; views with later stamps wait for its drop.
 #[derive(Debug)]
@@ -48,13 +50,6 @@ pub(crate) struct BatchChange<'b> {
 pub(crate) struct TransactionCheck<'b> {
     pub(crate) view: &'b StoreView,
     pub(crate) reads: &'b ReadSet,
-}
-
-/// Old values that were read for a batch.
-struct OldValues {
-    values: Vec<OldValue>,
-    /// Up to this stamp the reads of the transaction are known to hold.
-    checked_up_to: Stamp,
 }
 
 impl Versions {
@@ -100,12 +95,7 @@ impl Versions {
             clock = self.lock_clock();
         }
         clock.record(tree, key, write.stamp, old);
-        clock.keep_within(self.bytes_max);
-        let forgotten = clock.forgotten_view();
-        drop(clock);
-        if let Some(view) = forgotten {
-            self.note_forgotten(view);
-        }
+        self.end_record(clock);
         Ok(write)
     }
 
@@ -135,20 +125,17 @@ impl Versions {
         }
         // A view is open, so all writes that have not seen the switch have ended, and the others of
         // these keys wait for their stripes: the values stay as they are until this batch.
-        let old = OldValues {
-            values: (0..changes.len()).map(read_old).collect::<Result<_>>()?,
-            checked_up_to,
-        };
+        let old_values: Vec<OldValue> = (0..changes.len()).map(read_old).collect::<Result<_>>()?;
         let mut clock = self.lock_clock();
         if let Some(check) = check {
             check.view.expect_whole()?;
-            let may_have_changed = clock.stamp != old.checked_up_to;
+            let may_have_changed = clock.stamp != checked_up_to;
             if may_have_changed && !self.faults.has(VersionsFault::CheckThenStamp) {
                 check.expect_unchanged(self.faults)?;
             }
         }
         let mut write = self.stamped(&mut clock);
-        for (change, value) in changes.iter().zip(old.values) {
+        for (change, value) in changes.iter().zip(old_values) {
             clock.record(change.tree, change.key, write.stamp, value);
             if self.faults.has(VersionsFault::StampForEachWrite) {
                 drop(clock);
@@ -157,12 +144,7 @@ impl Versions {
                 write = self.stamped(&mut clock);
             }
         }
-        clock.keep_within(self.bytes_max);
-        let forgotten = clock.forgotten_view();
-        drop(clock);
-        if let Some(view) = forgotten {
-            self.note_forgotten(view);
-        }
+        self.end_record(clock);
         Ok(write)
     }
 
@@ -175,6 +157,16 @@ impl Versions {
             clock.record_load(tree, write.stamp);
         }
         write
+    }
+
+    /// Keeps the changes within their bound after some were recorded, and unlocks the clock.
+    fn end_record(&self, mut clock: MutexGuard<'_, Clock>) {
+        clock.keep_within(self.bytes_max);
+        let forgotten = clock.forgotten_view();
+        drop(clock);
+        if let Some(view) = forgotten {
+            self.note_forgotten(view);
+        }
     }
 
     fn stamped(&self, clock: &mut Clock) -> UnpublishedWrite<'_> {
@@ -191,16 +183,6 @@ impl TransactionCheck<'_> {
         if faults.has(VersionsFault::NoCheck) {
             return Ok(());
         }
-        match self.reads.conflict_since(self.view.stamp()) {
-            None => Ok(()),
-            Some(conflict) => Err(ErrorKind::Conflict {
-                tree: conflict.tree,
-                key: match conflict.changed {
-                    FirstChanged::Key(key) | FirstChanged::InRange(key) => Some(key),
-                    FirstChanged::WholeTree => None,
-                },
-            }
-            .into()),
-        }
+        self.reads.expect_unchanged_since(self.view.stamp())
     }
 }

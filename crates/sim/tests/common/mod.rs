@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use everleaf_sim::index::batches::TreeKind;
 use everleaf_sim::index::script::{every_drop, every_load, from_word, to_word};
 use everleaf_sim::index::suite::{self, Suite};
 use everleaf_sim::index::{
@@ -32,6 +33,19 @@ pub(crate) fn setting(name: &str, usual: u64) -> u64 {
 /// ordinary tests may.
 pub(crate) fn is_thorough() -> bool {
     setting("EVERLEAF_CASES", 1) > 1
+}
+
+/// These pairs of engines; all pairs in thorough runs.
+pub(crate) fn pairs_or(few: &[[Engine; 2]]) -> Vec<[TreeKind; 2]> {
+    let mut pairs = few.to_vec();
+    if is_thorough() {
+        pairs.clear();
+        for one in Engine::ALL {
+            pairs.extend(Engine::ALL.iter().map(|other| [*one, *other]));
+        }
+    }
+    let kinds = pairs.into_iter().map(|pair| pair.map(TreeKind::Engine));
+    kinds.collect()
 }
 
 /// The seeds of the ordinary tests, and further ones where `cargo xtask thorough` runs them.

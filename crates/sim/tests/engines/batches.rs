@@ -63,24 +63,12 @@ fn beside(
 /// Pairs of engines: those in which each engine is first and second once, and some that are durable
 /// by epochs; all of them in thorough runs.
 fn pairs() -> Vec<[TreeKind; 2]> {
-    let all = Engine::ALL
-        .iter()
-        .flat_map(|one| Engine::ALL.iter().map(move |other| [*one, *other]));
-    let few = [
+    common::pairs_or(&[
         [Engine::RNTREE, Engine::BZTREE],
         [Engine::WBTREE, Engine::CAWBT],
         [Engine::MASSTREE, Engine::RNTREE],
         [Engine::MASSTREE, Engine::MASSTREE],
-    ];
-    let pairs: Vec<_> = if common::is_thorough() {
-        all.collect()
-    } else {
-        few.into()
-    };
-    pairs
-        .into_iter()
-        .map(|pair| pair.map(TreeKind::Engine))
-        .collect()
+    ])
 }
 
 const WORDS: [TreeKind; 2] = [TreeKind::PlainWords, TreeKind::PlainWords];

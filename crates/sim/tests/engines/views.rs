@@ -371,23 +371,11 @@ fn each_fault_of_the_protocol_is_found() {
 /// Pairs of engines, each of them once with one that is durable by epochs; all pairs in thorough
 /// runs.
 fn pairs() -> Vec<[TreeKind; 2]> {
-    let all = Engine::ALL
-        .iter()
-        .flat_map(|one| Engine::ALL.iter().map(move |other| [*one, *other]));
-    let few = [
+    common::pairs_or(&[
         [Engine::RNTREE, Engine::BZTREE],
         [Engine::WBTREE, Engine::CAWBT],
         [Engine::MASSTREE, Engine::RNTREE],
-    ];
-    let pairs: Vec<_> = if common::is_thorough() {
-        all.collect()
-    } else {
-        few.into()
-    };
-    pairs
-        .into_iter()
-        .map(|pair| pair.map(TreeKind::Engine))
-        .collect()
+    ])
 }
 
 /// Real engines: random schedules, as their programs are too long for all.

@@ -90,7 +90,7 @@ impl Lists {
         ))
     }
 
-    /// What is wrong with the lists in a view: gaps, versions that are in a list twice or not in the
+    /// The faults of the lists in a view: gaps, versions that are in a list twice or not in the
     /// order in which their thread has written them.
     pub(super) fn faults(&self, view: &impl View) -> Result<Vec<String>> {
         let mut faults = Vec::new();
@@ -118,7 +118,7 @@ impl Lists {
     }
 }
 
-/// What is wrong with the accounts and ledgers in a snapshot: money that was made or lost, a transfer
+/// The faults of the accounts and ledgers in a snapshot: money that was made or lost, a transfer
 /// of which only a part is there.
 pub(super) fn faults_of_transfers(
     snapshot: &Snapshot,

@@ -341,8 +341,9 @@ impl Writer<'_> {
             Ok::<_, Error>(None)
         };
         let appended = if self.args.work.durability == Promise::Ticket {
-            let (appended, pending) = commit_pending(&opened.store, write)?;
-            self.pending.push(pending.map(|()| true));
+            let pending = opened.store.transaction_pending(write)?;
+            let appended = pending.peek().copied().flatten();
+            self.pending.push(pending.map(|_| true));
             appended
         } else {
             opened.store.transaction(write)?
@@ -427,22 +428,6 @@ impl Writer<'_> {
             last = Some(key.to_vec());
         }
         Ok(())
-    }
-}
-
-/// A transaction that is committed and not waited for, run again as long as it conflicts.
-fn commit_pending<T>(
-    store: &Store,
-    write: impl Fn(&mut Transaction) -> everleaf::Result<T>,
-) -> everleaf::Result<(T, Pending<()>)> {
-    loop {
-        let mut transaction = store.begin()?;
-        let written = write(&mut transaction);
-        let committed = written.and_then(|value| Ok((value, transaction.commit_pending()?)));
-        match committed {
-            Err(error) if error.is_retryable() => {}
-            committed => return committed,
-        }
     }
 }
 
