@@ -33,7 +33,7 @@ use super::shard::Own;
 use super::sweep::Sweep;
 use crate::kit::epochs::in_batch::{BatchMark, refuse_in_any_batch};
 use crate::kit::epochs::ticker::{SweepProgress, Ticker};
-use crate::kit::epochs::{Joined, Member, PoolEpochs, Shards, TreeEpochs};
+use crate::kit::epochs::{Joined, Member, PoolEpochs, Shards, TreeEpochs, has_left};
 use crate::{Error, Result};
 
 /// Locks for the recovery of nodes, which are found by their offset.
@@ -451,19 +451,14 @@ impl<M: Medium> Core<M> {
     /// Notes that this tree has no writes of failed epochs any more. If that is so in all trees,
     /// the pool forgets these epochs.
     pub(super) fn forget_failed(&self) -> Result<()> {
-        let guard = self.pool.peek();
-        // PERSIST: no node and no link of a failed epoch is left; if this is lost, the next open
-        // searches for them once more.
-        publish_twice(
-            &guard,
-            &guard.node::<Anchor>(self.anchor)?.swept,
-            self.epochs.first,
-        );
-        guard.drain()?;
-        self.epochs.forget_failed();
         let Some(epochs) = self.shared() else {
+            self.note_swept()?;
+            self.epochs.forget_failed();
             return Ok(());
         };
+        epochs.while_member(&self.epochs, || self.note_swept())?;
+        self.epochs.forget_failed();
+        let guard = self.pool.peek();
         let mut least = self.epochs.first;
         for anchor in self.pool.trees()?.iter().filter_map(durable_anchor_of) {
             let damaged = || Error::corrupt(anchor, "the anchor is damaged");
@@ -475,6 +470,27 @@ impl<M: Medium> Core<M> {
             least = least.min(swept.unwrap_or(0));
         }
         epochs.forget_failed(&self.pool, least)
+    }
+
+    /// Writes into the anchor that no writes of failed epochs are left.
+    fn note_swept(&self) -> Result<()> {
+        let guard = self.pool.peek();
+        let lsn = {
+            // While the shards are locked, the tree is not dropped.
+            let _shards = self.epochs.stop();
+            if self.epochs.are_over() {
+                return Err(has_left().into());
+            }
+            // PERSIST: no node and no link of a failed epoch is left; if this is lost, the next open
+            // searches for them once more.
+            publish_twice(
+                &guard,
+                &guard.node::<Anchor>(self.anchor)?.swept,
+                self.epochs.first,
+            );
+            guard.fence()
+        };
+        guard.settle(lsn)
     }
 
     /// If the last end of an epoch has failed, which may have been in the background, tries again,

@@ -231,6 +231,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &TreeEpochs<M, S>) -> Result<()> {
         let epoch = epochs.running();
         let mut state = self.state.lock();
+        self.expect_member(epochs)?;
         let done = if state.written.running <= epoch {
             self.end(&mut state, pool, None)
         } else {
@@ -243,6 +244,36 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         done?;
         // Another thread may have ended it, without waiting for the disk.
         pool.peek().settle(ended)
+    }
+
+    /// Calls `run` while the tree of `epochs` takes part, and does not leave.
+    pub(crate) fn while_member<R>(
+        &self,
+        epochs: &TreeEpochs<M, S>,
+        run: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let _state = self.state.lock();
+        self.expect_member(epochs)?;
+        run()
+    }
+
+    /// Refuses a tree that has left: no epoch makes its changes durable any more. The caller holds
+    /// the lock of the state.
+    ///
+    /// The sweep in the background may go on for a moment after a tree was closed. What it restores
+    /// then is lost, so it must not note that nothing is left to be restored.
+    fn expect_member(&self, epochs: &TreeEpochs<M, S>) -> Result<()> {
+        let members = self.members.lock();
+        let is_this = |member: &Weak<dyn Member<M, S>>| {
+            member
+                .upgrade()
+                .is_some_and(|member| std::ptr::eq(member.epochs(), epochs))
+        };
+        if members.iter().any(is_this) {
+            Ok(())
+        } else {
+            Err(has_left().into())
+        }
     }
 
     /// Whether an epoch has ended and is durable, even if no thread has waited for that. Does not
@@ -295,6 +326,9 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// Forgets the failed epochs before `swept`: no tree has writes of them any more.
     pub(crate) fn forget_failed(&self, pool: &Pool<M>, swept: u64) -> Result<()> {
         let mut state = self.state.lock();
+        if state.written.running == 0 {
+            return Ok(());
+        }
         for failed in &mut state.written.failed {
             if *failed < swept {
                 *failed = 0;
@@ -470,6 +504,11 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
         begun
     }
+}
+
+/// The tree was closed or dropped, and what asks for its epochs comes too late.
+pub(crate) fn has_left() -> MediumError {
+    MediumError::Failed("the tree was closed meanwhile".to_owned())
 }
 
 /// Whether an epoch of a pool has ended, and not failed. To be called before any tree is opened,

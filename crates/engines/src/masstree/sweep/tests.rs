@@ -2,6 +2,7 @@
 
 use medium::Instrumented;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use medium::Dax;
 use pool::{Pool, PoolOptions};
@@ -119,4 +120,41 @@ fn free_objects_are_taken_and_given_back_between_the_steps_of_a_sweep() {
         drop(tree);
         tree = reopen(&pool);
     }
+}
+
+/// The sweep in the background may hold a tree for a moment after it was closed. The nodes that it
+/// restores then are written in no epoch that ends, so the next open has to restore them again.
+#[test]
+fn a_sweep_that_goes_on_after_the_close_forgets_no_failed_epoch() {
+    for close_cleanly in [false, true] {
+        let pool = pool();
+        drop(crashed(&pool));
+        let options = MassTreeOptions {
+            close_cleanly,
+            ..OPTIONS()
+        };
+        let tree = Tree::open(&pool, &pool.trees().unwrap()[0], options).unwrap();
+        let core = Arc::clone(&tree.core);
+        let mut sweep = Sweep::default();
+        assert!(core.sweep_on(&mut sweep).unwrap());
+        drop(tree);
+        while let Ok(true) = core.sweep_on(&mut sweep) {}
+        assert!(core.epochs.any_failed(), "closed cleanly: {close_cleanly}");
+        drop(core);
+        let tree = reopen(&pool);
+        let is_sweeping = tree.epoch_stat().is_sweeping;
+        assert!(is_sweeping, "closed cleanly: {close_cleanly}");
+        tree.core.sweep().unwrap();
+        assert!(tree.check().unwrap().is_empty());
+    }
+}
+
+/// The memory of a dropped tree may be in use for something else.
+#[test]
+fn a_sweep_writes_nothing_into_a_dropped_tree() {
+    let pool = pool();
+    let tree = crashed(&pool);
+    let core = Arc::clone(&tree.core);
+    tree.destroy().unwrap();
+    assert!(core.forget_failed().is_err());
 }
