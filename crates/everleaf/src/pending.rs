@@ -90,7 +90,7 @@ impl<T> Pending<T> {
         let Some(epochs) = tree.epochs() else {
             return self;
         };
-        let number = epochs.epoch_stat().running;
+        let number = epochs.running();
         let tree = Arc::clone(tree);
         Self {
             epoch: Some(OpenEpoch { tree, number }),

@@ -92,7 +92,7 @@ impl Reads {
         };
         self.of_epoch = Some(EpochOfRead {
             tree: tree.clone(),
-            epoch: epochs.epoch_stat().running,
+            epoch: epochs.running(),
         });
     }
 }
@@ -174,11 +174,18 @@ impl Store {
                     transaction.wait_for_reads()?;
                     return Err(error);
                 }
-                Ok(value) => match commit(transaction) {
-                    Ok(committed) => return Ok((value, committed)),
-                    Err(error) if is_transient(&error) && attempts_left > 0 => {}
-                    Err(error) => return Err(error.into()),
-                },
+                Ok(value) => {
+                    let lsn_of_reads = transaction.reads.get_mut().lsn;
+                    match commit(transaction) {
+                        Ok(committed) => return Ok((value, committed)),
+                        Err(error) if is_transient(&error) && attempts_left > 0 => {}
+                        Err(error) => {
+                            // The error may rest on what was read.
+                            self.at(self.inner.wait_for(lsn_of_reads))?;
+                            return Err(error.into());
+                        }
+                    }
+                }
             }
             std::thread::sleep(pause);
             pause = (2 * pause).min(PAUSE_MAX);
@@ -712,7 +719,15 @@ impl Scan for TransactionScan<'_> {
         loop {
             if self.beneath == Beneath::BeforeNext {
                 let advanced = self.transaction.note_failure(self.scan.advance());
-                self.beneath = if advanced? {
+                let is_at_entry = match advanced {
+                    Ok(is_at_entry) => is_at_entry,
+                    Err(error) => {
+                        // The transaction may decide by the error, which any key may have caused.
+                        self.note(self.end.as_ref().map(Vec::as_slice));
+                        return Err(error);
+                    }
+                };
+                self.beneath = if is_at_entry {
                     Beneath::AtEntry
                 } else {
                     Beneath::Ended

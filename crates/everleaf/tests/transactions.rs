@@ -702,3 +702,38 @@ fn the_sum_of_all_accounts_stays() -> Result<()> {
     }
     Ok(())
 }
+
+/// A transaction waits for no announced share, because single writes take locked ones beside views.
+#[test]
+fn single_writes_and_transactions_to_one_key_lose_nothing() -> Result<()> {
+    const ADDITIONS: u64 = 30_000;
+    let store = Store::in_memory()?;
+    let counters = store.typed::<u32, u64>("counters")?;
+    counters.put(&1, &0)?;
+    // Versions are on, as beside the view of another thread.
+    let view = store.snapshot()?;
+    thread::scope(|scope| {
+        let single = scope.spawn(|| -> Result<()> {
+            for _ in 0..ADDITIONS {
+                loop {
+                    let current = counters.get(&1)?;
+                    let next = current.map(|value| value + 1);
+                    if counters.compare_exchange(&1, current.as_ref(), next.as_ref())? {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        });
+        for _ in 0..ADDITIONS {
+            store.transaction(|transaction| {
+                let current = transaction.get(&counters, &1)?.unwrap_or(0);
+                transaction.put(&counters, &1, &(current + 1))
+            })?;
+        }
+        single.join().expect("the thread ends")
+    })?;
+    drop(view);
+    assert_eq!(counters.get(&1)?, Some(2 * ADDITIONS));
+    Ok(())
+}

@@ -8,6 +8,17 @@
 //!
 //! A write that holds its stripes asks whether a view is open ([`crate::versions`]). If so, it
 //! records what it replaces.
+//!
+//! # Transactions and announced shares
+//!
+//! Most shares are announced ([`wait_for_announced`]), and a batch that waits for those pays for a
+//! barrier on all processors. A transaction does not:
+//!
+//! 1. Its view is open, so the grace period after the switch is over: every write that holds a
+//!    share was told that a view is open, or asks after it has announced its share.
+//! 2. Versions stay on until the transaction is published ([`Versions::is_on`]).
+//! 3. A write that is told so gives its announced share back, and waits for a locked one, which the
+//!    lock of the transaction excludes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -201,6 +212,14 @@ impl<M: Medium> Throttled for Pool<M> {
     }
 }
 
+/// A write that the gate has let in.
+struct Entered<'g> {
+    /// Its share of the stripe of its key.
+    share: Share<'g>,
+    /// Whether it records what it replaces, because a view may be open.
+    is_recorded: bool,
+}
+
 /// The gate that writes to a tree pass: they hold stripes, and record what they replace if a view
 /// is open.
 struct Gate {
@@ -216,20 +235,37 @@ impl Gate {
     /// Lets a write to one key in. Its stripe is held in shared mode until the share is dropped,
     /// after the engine has ordered the write.
     #[inline(always)]
-    fn enter(&self, stripe: usize) -> Result<Share<'_>> {
+    fn enter(&self, stripe: usize) -> Result<Entered<'_>> {
         // The stripe is not held meanwhile: a batch need not wait for this.
         if let Some(pool) = &self.throttled {
             pool.await_memory()?;
         }
         let share = self.stripes.share(stripe);
+        if self.versions.store().is_on() {
+            return self.enter_beside_views(share, stripe);
+        }
         self.batch_slots.expect_whole()?;
-        Ok(share)
+        Ok(Entered {
+            share,
+            is_recorded: false,
+        })
     }
 
-    /// Whether writes record what they replace. The calling thread has its share of a stripe.
-    #[inline(always)]
-    fn is_recorded(&self) -> bool {
-        self.versions.store().is_on()
+    /// Lets a write in that records what it replaces. It holds a locked share: transactions do not
+    /// wait for announced ones.
+    #[cold]
+    fn enter_beside_views<'g>(&'g self, share: Share<'g>, stripe: usize) -> Result<Entered<'g>> {
+        let share = if share.is_announced() {
+            drop(share);
+            self.stripes.wait_for_share(stripe)
+        } else {
+            share
+        };
+        self.batch_slots.expect_whole()?;
+        Ok(Entered {
+            share,
+            is_recorded: true,
+        })
     }
 
     /// A write to one key, which records what it replaces. The calling thread has the share of the
@@ -427,10 +463,10 @@ impl Index for StripedTree {
         condition: Condition<&[u8]>,
     ) -> Result<Written> {
         self.process.expect_current()?;
-        let share = self.gate.enter(Stripes::of(key))?;
-        if self.gate.is_recorded() {
+        let entered = self.gate.enter(Stripes::of(key))?;
+        if entered.is_recorded {
             return self.gate.write_recorded(
-                share,
+                entered.share,
                 key,
                 || OldValue::of(self.tree.read(key)),
                 || self.tree.write(key, value, condition),
@@ -527,13 +563,13 @@ impl Index for StripedTree {
     fn move_record(&self, key: &[u8]) -> Result<Moved> {
         self.process.expect_current()?;
         // The value stays as it is, so there is nothing to record.
-        let _share = self.gate.enter(Stripes::of(key))?;
+        let _entered = self.gate.enter(Stripes::of(key))?;
         self.tree.move_record(key)
     }
 
     fn move_node(&self, low: &[u8]) -> Result<Moved> {
         self.process.expect_current()?;
-        let _share = self.gate.enter(Stripes::of(low))?;
+        let _entered = self.gate.enter(Stripes::of(low))?;
         self.tree.move_node(low)
     }
 
@@ -579,10 +615,10 @@ impl WordIndex for StripedWords {
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
         self.process.expect_current()?;
-        let share = self.gate.enter(Stripes::of_word(key))?;
-        if self.gate.is_recorded() {
+        let entered = self.gate.enter(Stripes::of_word(key))?;
+        if entered.is_recorded {
             return self.gate.write_recorded(
-                share,
+                entered.share,
                 &key.to_be_bytes(),
                 || OldValue::of_word(self.tree.read(key)),
                 || self.tree.write(key, value, condition),

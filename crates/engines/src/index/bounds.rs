@@ -70,6 +70,11 @@ impl Bounds {
         (lower, upper)
     }
 
+    /// Whether `key` lies within the bounds.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.is_above_lower(key) && self.is_below_upper(key)
+    }
+
     /// Whether `key` is not above the upper end.
     pub fn is_below_upper(&self, key: &[u8]) -> bool {
         match &self.upper {

@@ -740,6 +740,9 @@ pub trait Epochs {
     /// Those of damage and of keys that the tree cannot hold.
     fn has_changed(&self, key: &[u8]) -> Result<bool>;
 
+    /// The number of the running epoch. O(1).
+    fn running(&self) -> u64;
+
     /// Whether this epoch is complete and durable. O(1).
     fn is_durable(&self, epoch: u64) -> bool;
 

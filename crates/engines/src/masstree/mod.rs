@@ -464,6 +464,10 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
         self.core.has_changed(key)
     }
 
+    fn running(&self) -> u64 {
+        self.core.epochs.running()
+    }
+
     fn is_durable(&self, epoch: u64) -> bool {
         self.core.epochs.is_durable(epoch)
             || self

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::cmp;
-use std::collections::{BTreeMap, btree_map};
+use std::collections::{BTreeMap, VecDeque, btree_map};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub type Stamp = u64;
 const KEY_BYTES: usize = 96;
 /// Bytes that an old value takes beside its content, about.
 const VALUE_BYTES: usize = 80;
+/// The changes of a tree that are kept in the order of their stamps.
+const RECENT_CHANGES: usize = 64;
 
 /// What a key held before a change.
 #[derive(Clone, Debug)]
@@ -215,10 +217,54 @@ impl Ord for dyn AsOrderedKey + '_ {
     }
 }
 
+/// The last changes of a tree, in order of their stamps. A transaction that commits compares them
+/// with what it has read, under the lock of the clock: they are few, and its reads may be many.
+#[derive(Debug, Default)]
+struct RecentChanges {
+    keys: VecDeque<RecentChange>,
+    /// The stamp of the last change that is not in the list any more.
+    dropped: Stamp,
+}
+
+#[derive(Debug)]
+struct RecentChange {
+    stamp: Stamp,
+    key: Arc<[u8]>,
+}
+
+impl RecentChanges {
+    fn push(&mut self, stamp: Stamp, key: Arc<[u8]>) {
+        if self.keys.len() == RECENT_CHANGES
+            && let Some(first) = self.keys.pop_front()
+        {
+            self.dropped = first.stamp;
+        }
+        self.keys.push_back(RecentChange { stamp, key });
+    }
+
+    fn forget(&mut self) {
+        if let Some(last) = self.keys.back() {
+            self.dropped = last.stamp;
+        }
+        self.keys.clear();
+    }
+
+    /// The changes since `stamp`, the last one first; `None` if not all of them are known.
+    fn since(&self, stamp: Stamp) -> Option<impl Iterator<Item = &Arc<[u8]>>> {
+        if self.dropped > stamp {
+            return None;
+        }
+        let newest_first = self.keys.iter().rev();
+        let since = newest_first.take_while(move |change| change.stamp > stamp);
+        Some(since.map(|change| &change.key))
+    }
+}
+
 /// The changes of one tree.
 #[derive(Debug, Default)]
 struct TreeChanges {
     keys: BTreeMap<OrderedKey, KeyChanges>,
+    recent: RecentChanges,
     /// The stamps of bulk loads, ascending. The tree was empty before each.
     loads: Vec<Stamp>,
 }
@@ -231,6 +277,14 @@ impl TreeChanges {
     fn get_mut(&mut self, key: &[u8]) -> Option<&mut KeyChanges> {
         self.keys
             .get_mut(&BorrowedKey::new(key) as &dyn AsOrderedKey)
+    }
+
+    /// The changes of a key, and the key as the map has it.
+    fn entry_mut(&mut self, key: &[u8]) -> Option<(&OrderedKey, &mut KeyChanges)> {
+        let key = BorrowedKey::new(key);
+        let key = &key as &dyn AsOrderedKey;
+        let only_this = (Bound::Included(key), Bound::Included(key));
+        self.keys.range_mut::<dyn AsOrderedKey, _>(only_this).next()
     }
 
     /// The changed keys within bounds, which are not empty ([`Bounds::is_empty`]).
@@ -352,7 +406,7 @@ impl TreeVersions {
         self.number
     }
 
-    fn faults(&self) -> PlantedFault {
+    pub(super) fn faults(&self) -> PlantedFault {
         self.store.faults
     }
 
@@ -484,6 +538,29 @@ impl TreeVersions {
         None
     }
 
+    /// Whether a key that was read has changed since `stamp`, which is not long ago. The caller has
+    /// the clock's lock. O(changes since then), if `was_read` is O(1).
+    pub(super) fn changed_lately(
+        &self,
+        stamp: Stamp,
+        was_read: impl Fn(&[u8]) -> bool,
+    ) -> ChangedLately {
+        if self.is_unchanged_since(stamp) {
+            return ChangedLately::No;
+        }
+        let changes = self.changes_to_read();
+        if changes.load_after(stamp).is_some() {
+            return ChangedLately::Yes(FirstChanged::WholeTree);
+        }
+        let Some(mut since) = changes.recent.since(stamp) else {
+            return ChangedLately::Unknown;
+        };
+        match since.find(|key| was_read(key)) {
+            Some(key) => ChangedLately::Yes(FirstChanged::Key(key.to_vec())),
+            None => ChangedLately::No,
+        }
+    }
+
     /// Records that `key` changes, and what it held before. `is_needed` says whether a view has a
     /// stamp from the first number on and below the second. The caller has the clock's lock.
     pub(super) fn record(
@@ -496,11 +573,12 @@ impl TreeVersions {
         let mut kept = Kept::default();
         let mut changes = self.changes_to_change();
         self.note_newest(stamp);
-        let Some(known) = changes.get_mut(key) else {
+        let Some((known_key, known)) = changes.entry_mut(key) else {
             // No change of the key is newer than the oldest view.
             let key: Arc<[u8]> = Arc::from(key);
             kept.bytes_added = KEY_BYTES + key.len() + old.bytes();
             kept.new_key = Some(Arc::clone(&key));
+            changes.recent.push(stamp, Arc::clone(&key));
             let first = KeptValue {
                 from: 0,
                 until: stamp,
@@ -517,25 +595,26 @@ impl TreeVersions {
             changes.keys.insert(key, first);
             return kept;
         };
+        let known_key = Arc::clone(&known_key.bytes);
         let from = std::mem::replace(&mut known.last, stamp);
-        if !is_needed(from, stamp) {
-            return kept;
+        if is_needed(from, stamp) {
+            // Views may have been closed since. Their values go, so that a key that is written
+            // often keeps no more values than there are views.
+            known.kept.retain(|value| {
+                let stays = is_needed(value.from, value.until);
+                if !stays {
+                    kept.bytes_freed += value.old.bytes();
+                }
+                stays
+            });
+            kept.bytes_added = old.bytes();
+            known.kept.push(KeptValue {
+                from,
+                until: stamp,
+                old,
+            });
         }
-        // Views may have been closed since. Their values go, so that a key that is written often
-        // keeps no more values than there are views.
-        known.kept.retain(|value| {
-            let stays = is_needed(value.from, value.until);
-            if !stays {
-                kept.bytes_freed += value.old.bytes();
-            }
-            stays
-        });
-        kept.bytes_added = old.bytes();
-        known.kept.push(KeptValue {
-            from,
-            until: stamp,
-            old,
-        });
+        changes.recent.push(stamp, known_key);
         kept
     }
 
@@ -572,6 +651,9 @@ impl TreeVersions {
             .keys
             .remove(&BorrowedKey::new(key) as &dyn AsOrderedKey);
         forgotten.bytes_freed += KEY_BYTES + key.len();
+        if changes.keys.is_empty() {
+            changes.recent.forget();
+        }
         forgotten
     }
 
@@ -579,6 +661,14 @@ impl TreeVersions {
     pub(super) fn forget_loads(&self, oldest: Stamp) {
         self.changes_to_change().loads.retain(|load| *load > oldest);
     }
+}
+
+/// Whether something that a transaction has read has changed a short time ago.
+pub(super) enum ChangedLately {
+    No,
+    Yes(FirstChanged),
+    /// There were so many changes that not all of them are known.
+    Unknown,
 }
 
 /// A change of something that a transaction has read.

@@ -86,6 +86,8 @@ pub(super) struct Clock {
     views_opened: u64,
     /// The stamps of the writes that are not published yet.
     unpublished: Vec<Stamp>,
+    /// How many of these writes are transactions. Versions stay on for them.
+    unpublished_transactions: usize,
     /// One item for each changed key, and one for each load: the one whose turn comes first is in
     /// front, or close to it.
     forgettable: VecDeque<Forgettable>,
@@ -172,7 +174,7 @@ impl Clock {
     /// Whether no view was open for this long, so that the versions may be switched off.
     pub(super) fn is_idle_for(&self, linger: Duration) -> bool {
         let has_openers = self.openers > 0 && !self.faults.has(VersionsFault::OffIgnoresOpeners);
-        let is_unused = self.views.is_empty() && !has_openers;
+        let is_unused = self.views.is_empty() && !has_openers && self.unpublished_transactions == 0;
         is_unused
             && self.switch == Switch::On
             && self
@@ -190,6 +192,18 @@ impl Clock {
         self.stamp += 1;
         self.unpublished.push(self.stamp);
         self.stamp
+    }
+
+    /// The next stamp, of a transaction that has yet to be published.
+    pub(super) fn begin_transaction(&mut self) -> Stamp {
+        self.unpublished_transactions += 1;
+        self.begin_write()
+    }
+
+    /// Notes that a transaction was published, or failed.
+    pub(super) fn end_transaction(&mut self, stamp: Stamp) {
+        self.unpublished_transactions -= 1;
+        self.end_write(stamp);
     }
 
     /// Notes that a write was published, or failed.

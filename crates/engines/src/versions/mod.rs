@@ -216,7 +216,8 @@ impl Versions {
     ///
     /// A write asks after it has its share of a stripe, and a thread that opens a view waits for
     /// these shares after it has switched versions on. So a write that is answered `false` has
-    /// ended before the view is registered.
+    /// ended before the view is registered. Versions stay on while a view is open, and until a
+    /// transaction that has its stamp is published.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::changes::{FirstChanged, Stamp, TreeVersions};
+use super::changes::{ChangedLately, FirstChanged, Stamp, TreeVersions};
+use super::fault::VersionsFault;
 use crate::index::{Bounds, Direction};
-use crate::{ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// The keys and ranges that a transaction has read.
 #[derive(Debug, Default)]
@@ -95,18 +96,24 @@ impl ReadSet {
     /// [`ErrorKind::Conflict`].
     pub(super) fn expect_unchanged_since(&self, stamp: Stamp) -> Result<()> {
         for reads in &self.trees {
-            let keys = reads.keys.iter().map(Vec::as_slice);
-            let ranges = reads
-                .ranges
-                .iter()
-                .filter_map(|range| range.bounds.as_ref());
-            let key = match reads.tree.first_changed(keys, ranges, stamp) {
-                None => continue,
-                Some(FirstChanged::Key(key)) => Some(key),
-                Some(FirstChanged::WholeTree) => None,
-            };
-            let tree = reads.name.clone();
-            return Err(ErrorKind::Conflict { tree, key }.into());
+            reads.expect_unchanged_since(stamp)?;
+        }
+        Ok(())
+    }
+
+    /// Does the same as [`ReadSet::expect_unchanged_since`] for a stamp that is not long ago. The
+    /// caller has the clock's lock. O(writes since then), unless these were too many to be known.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`].
+    pub(super) fn expect_unchanged_lately(&self, stamp: Stamp) -> Result<()> {
+        for reads in &self.trees {
+            let was_read = |key: &[u8]| reads.has(key);
+            match reads.tree.changed_lately(stamp, was_read) {
+                ChangedLately::No => {}
+                ChangedLately::Yes(changed) => return Err(reads.conflict(changed)),
+                ChangedLately::Unknown => reads.expect_unchanged_since(stamp)?,
+            }
         }
         Ok(())
     }
@@ -125,6 +132,39 @@ impl ReadSet {
             });
             self.trees.len() - 1
         })
+    }
+}
+
+impl TreeReads {
+    /// The parts of its ranges that were read.
+    fn spans(&self) -> impl Iterator<Item = &Bounds> {
+        self.ranges.iter().filter_map(|range| range.bounds.as_ref())
+    }
+
+    /// Whether a key was read, by itself or within a range. O(log keys + ranges).
+    fn has(&self, key: &[u8]) -> bool {
+        if self.keys.contains(key) {
+            return true;
+        }
+        let counts_ranges = !self.tree.faults().has(VersionsFault::NoCheckOfRanges);
+        counts_ranges && self.spans().any(|bounds| bounds.contains(key))
+    }
+
+    fn expect_unchanged_since(&self, stamp: Stamp) -> Result<()> {
+        let keys = self.keys.iter().map(Vec::as_slice);
+        match self.tree.first_changed(keys, self.spans(), stamp) {
+            None => Ok(()),
+            Some(changed) => Err(self.conflict(changed)),
+        }
+    }
+
+    fn conflict(&self, changed: FirstChanged) -> Error {
+        let key = match changed {
+            FirstChanged::Key(key) => Some(key),
+            FirstChanged::WholeTree => None,
+        };
+        let tree = self.name.clone();
+        ErrorKind::Conflict { tree, key }.into()
     }
 }
 

@@ -14,11 +14,19 @@ use super::{KEY_LOCKS, PlantedFault, StoreView, Versions, VersionsFault};
 use crate::ErrorKind;
 use crate::Result;
 
+/// So few writes that a transaction compares its reads with them under the lock of the clock.
+const FEW_WRITES: u64 = 32;
+/// How often a transaction compares its reads with the writes since its last check without that
+/// lock, if these were more.
+const CHECKS_WITHOUT_LOCK: u32 = 8;
+
 /// A write that has a stamp and is not published yet; views with later stamps wait for its drop.
 #[derive(Debug)]
 pub(crate) struct UnpublishedWrite<'v> {
     versions: &'v Versions,
     stamp: Stamp,
+    /// Whether it is a transaction, for which versions stay on.
+    is_transaction: bool,
 }
 
 impl UnpublishedWrite<'_> {
@@ -34,7 +42,12 @@ impl UnpublishedWrite<'_> {
 
 impl Drop for UnpublishedWrite<'_> {
     fn drop(&mut self) {
-        self.versions.lock_clock().end_write(self.stamp);
+        let mut clock = self.versions.lock_clock();
+        if self.is_transaction {
+            clock.end_transaction(self.stamp);
+        } else {
+            clock.end_write(self.stamp);
+        }
     }
 }
 
@@ -111,7 +124,7 @@ impl Versions {
         read_old: impl Fn(usize) -> Result<OldValue>,
         check: Option<&TransactionCheck<'_>>,
     ) -> Result<UnpublishedWrite<'_>> {
-        let checked_up_to = {
+        let mut checked_up_to = {
             let mut clock = self.lock_clock();
             if !clock.has_views() && check.is_none() {
                 self.switch_off_if_idle(&mut clock);
@@ -121,20 +134,31 @@ impl Versions {
         };
         if let Some(check) = check {
             // Most conflicts are found here, where no other write waits.
-            check.expect_unchanged(self.faults)?;
+            check.expect_unchanged_since(check.view.stamp(), self.faults)?;
         }
         // A view is open, so all writes that have not seen the switch have ended, and the others of
         // these keys wait for their stripes: the values stay as they are until this batch.
         let old_values: Vec<OldValue> = (0..changes.len()).map(read_old).collect::<Result<_>>()?;
         let mut clock = self.lock_clock();
         if let Some(check) = check {
-            check.view.expect_whole()?;
-            let may_have_changed = clock.stamp != checked_up_to;
-            if may_have_changed && !self.faults.has(VersionsFault::CheckThenStamp) {
-                check.expect_unchanged(self.faults)?;
+            // Reads that are many are checked against writes that are many without the lock.
+            for _ in 0..CHECKS_WITHOUT_LOCK {
+                let writes_since = clock.stamp - checked_up_to;
+                if writes_since <= FEW_WRITES {
+                    break;
+                }
+                let check_from = std::mem::replace(&mut checked_up_to, clock.stamp);
+                drop(clock);
+                check.expect_unchanged_since(check_from, self.faults)?;
+                clock = self.lock_clock();
             }
+            check.view.expect_whole()?;
+            check.expect_unchanged_lately(checked_up_to, self.faults)?;
         }
-        let mut write = self.stamped(&mut clock);
+        let mut write = match check {
+            Some(_) => self.stamped_transaction(&mut clock),
+            None => self.stamped(&mut clock),
+        };
         for (change, value) in changes.iter().zip(old_values) {
             clock.record(change.tree, change.key, write.stamp, value);
             if self.faults.has(VersionsFault::StampForEachWrite) {
@@ -173,16 +197,36 @@ impl Versions {
         UnpublishedWrite {
             versions: self,
             stamp: clock.begin_write(),
+            is_transaction: false,
+        }
+    }
+
+    fn stamped_transaction(&self, clock: &mut Clock) -> UnpublishedWrite<'_> {
+        UnpublishedWrite {
+            versions: self,
+            stamp: clock.begin_transaction(),
+            is_transaction: true,
         }
     }
 }
 
 impl TransactionCheck<'_> {
-    /// Checks that nothing that the transaction has read has changed since its view was opened.
-    fn expect_unchanged(&self, faults: PlantedFault) -> Result<()> {
+    /// Checks that nothing that the transaction has read has changed since a stamp.
+    fn expect_unchanged_since(&self, stamp: Stamp, faults: PlantedFault) -> Result<()> {
         if faults.has(VersionsFault::NoCheck) {
             return Ok(());
         }
-        self.reads.expect_unchanged_since(self.view.stamp())
+        self.reads.expect_unchanged_since(stamp)
+    }
+
+    /// Does the same for a stamp that is not long ago, under the lock of the clock.
+    fn expect_unchanged_lately(&self, stamp: Stamp, faults: PlantedFault) -> Result<()> {
+        if faults.has(VersionsFault::NoCheck) || faults.has(VersionsFault::CheckThenStamp) {
+            return Ok(());
+        }
+        self.reads.expect_unchanged_lately(stamp)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

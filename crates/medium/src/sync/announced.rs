@@ -43,6 +43,14 @@ impl<'l> From<SharedGuard<'l, ()>> for Share<'l> {
     }
 }
 
+impl Share<'_> {
+    /// Whether it was announced, so that a thread that wants the lock alone has to wait for it by
+    /// [`wait_for_announced`].
+    pub fn is_announced(&self) -> bool {
+        matches!(self.0, ShareKind::Announced(_))
+    }
+}
+
 impl Drop for Share<'_> {
     #[inline(always)]
     fn drop(&mut self) {

@@ -1,0 +1,91 @@
+//! What a transaction has read is compared with the writes that come while it commits.
+
+use std::ops::Bound;
+
+use medium::{Dax, Process};
+
+use super::super::changes::ChangedLately;
+use super::*;
+use crate::ErrorKind;
+use crate::index::Direction;
+
+fn tree() -> Arc<TreeVersions> {
+    TreeVersions::of_existing(&Versions::new::<Dax>(usize::MAX, Process::current()))
+}
+
+/// Writes keys in one batch.
+fn write(tree: &Arc<TreeVersions>, keys: &[&[u8]]) {
+    let changes: Vec<_> = keys.iter().map(|key| BatchChange { tree, key }).collect();
+    let absent = |_| Ok(OldValue::ABSENT);
+    drop(tree.store().record_batch(&changes, absent, None).unwrap());
+}
+
+/// Commits a transaction that has read the keys from "r" to "s", while `meanwhile` runs. Returns
+/// whether it has found a conflict.
+fn conflicts(meanwhile: impl Fn(&Arc<TreeVersions>)) -> bool {
+    let tree = tree();
+    let view = tree.store().open().unwrap();
+    let mut reads = ReadSet::default();
+    let from = Bound::Included(b"r".to_vec());
+    let span = reads.begin_range(&tree, "tree", from, Direction::Forward);
+    reads.extend_range(span, Bound::Excluded(b"s"));
+    let check = TransactionCheck {
+        view: &view,
+        reads: &reads,
+    };
+    let own = BatchChange {
+        tree: &tree,
+        key: b"own",
+    };
+    // Old values are read between the first check and the step that takes the stamp.
+    let read_old = |_| {
+        meanwhile(&tree);
+        Ok(OldValue::ABSENT)
+    };
+    let committed = tree.store().record_batch(&[own], read_old, Some(&check));
+    let is_conflict = |error: &crate::Error| matches!(error.kind(), ErrorKind::Conflict { .. });
+    committed.is_err_and(|error| is_conflict(&error))
+}
+
+#[test]
+fn a_read_that_changes_before_the_stamp_is_a_conflict() {
+    assert!(conflicts(|tree| write(tree, &[b"read"])));
+    assert!(conflicts(|tree| write(tree, &[b"a", b"read", b"z"])));
+    assert!(!conflicts(|tree| write(tree, &[b"a", b"s", b"z"])));
+    assert!(!conflicts(|_| {}));
+}
+
+/// The list of the last changes does not hold all of them.
+#[test]
+fn a_read_that_changes_among_many_others_is_a_conflict() {
+    let others: Vec<[u8; 2]> = (0..200).map(|number| [b'a', number]).collect();
+    let others: Vec<&[u8]> = others.iter().map(<[u8; 2]>::as_slice).collect();
+    let with_read: Vec<&[u8]> = std::iter::once(&b"read"[..])
+        .chain(others.clone())
+        .collect();
+    assert!(conflicts(|tree| write(tree, &with_read)));
+    assert!(!conflicts(|tree| write(tree, &others)));
+}
+
+/// They are compared before the lock of the clock is taken for the last time.
+#[test]
+fn a_read_that_changes_before_many_later_writes_is_a_conflict() {
+    let many = |tree: &Arc<TreeVersions>| (0..100).for_each(|_| write(tree, &[b"a"]));
+    assert!(conflicts(|tree| {
+        write(tree, &[b"read"]);
+        many(tree);
+    }));
+    assert!(!conflicts(many));
+}
+
+/// A list of changes that was forgotten does not pass for the whole.
+#[test]
+fn changes_that_were_forgotten_are_unknown() {
+    let tree = tree();
+    let first = tree.store().open().unwrap();
+    write(&tree, &[b"read"]);
+    let stamp = first.stamp();
+    drop(first);
+    let lately = tree.changed_lately(stamp, |_| true);
+    assert!(matches!(lately, ChangedLately::Unknown));
+}
