@@ -642,3 +642,6 @@ impl WordIndex for StripedWords {
         self.tree.wait(lsn)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use medium::{Dax, Process};
+use medium::{Dax, Process, Sim};
 
 use super::super::changes::ChangedLately;
 use super::*;
@@ -88,4 +88,30 @@ fn changes_that_were_forgotten_are_unknown() {
     drop(first);
     let lately = tree.changed_lately(stamp, |_| true);
     assert!(matches!(lately, ChangedLately::Unknown));
+}
+
+/// A write that is told that no view is open announces its share, for which a transaction does not
+/// wait.
+#[test]
+fn versions_stay_on_until_a_transaction_is_published() {
+    // Nothing lingers on a scheduled medium.
+    let tree = TreeVersions::of_existing(&Versions::new::<Sim>(usize::MAX, Process::current()));
+    let view = tree.store().open().unwrap();
+    let reads = ReadSet::default();
+    let check = TransactionCheck {
+        view: &view,
+        reads: &reads,
+    };
+    let own = BatchChange {
+        tree: &tree,
+        key: b"own",
+    };
+    let absent = |_| Ok(OldValue::ABSENT);
+    let committed = tree.store().record_batch(&[own], absent, Some(&check));
+    drop(view);
+    write(&tree, &[b"other"]);
+    assert!(tree.store().is_on());
+    drop(committed.unwrap());
+    write(&tree, &[b"other"]);
+    assert!(!tree.store().is_on());
 }
