@@ -211,7 +211,8 @@ impl Store {
     /// - [`ErrorKind::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are
     ///   durable by epochs;
     /// - [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`];
-    ///   [`ErrorKind::NoSuchTree`] for a tree of another store; [`ErrorKind::ReadOnly`].
+    ///   [`ErrorKind::OfAnotherStore`]; [`ErrorKind::ReadOnly`];
+    /// - [`ErrorKind::InLoadSource`]: called from the source of a bulk load of one of the trees.
     ///
     /// After an error of the medium, or of a damaged tree, it is not known whether the batch was
     /// done. The next open finishes it or undoes it; until then all writes to the store return

@@ -175,10 +175,8 @@ impl Store {
     ///
     /// # Errors
     /// [`ErrorKind::Medium`] if the medium failed; [`ErrorKind::ReadOnly`] if the store is only
-    /// read; [`ErrorKind::InBatch`] within a batch, in a store with a tree of
-    /// [`Engine::MASSTREE`](crate::Engine::MASSTREE). A full disk, an unfinished batch and damaged
-    /// trees are no errors: free slabs are given back nevertheless, and the result names these
-    /// obstacles.
+    /// read. A full disk, an unfinished batch and damaged trees are no errors: free slabs are given
+    /// back nevertheless, and the result names these obstacles.
     pub fn compact(&self) -> Result<Compaction> {
         self.compact_with(CompactOptions::new())
     }
@@ -310,7 +308,7 @@ impl Store {
                     ErrorKind::PoolFull { .. } | ErrorKind::BatchUnfinished => {
                         return Ok(PassEnd::Stopped(CompactStop::Refused(error)));
                     }
-                    ErrorKind::Medium { .. } | ErrorKind::Forked | ErrorKind::InBatch => {
+                    ErrorKind::Medium { .. } | ErrorKind::Forked | ErrorKind::WithinEpoch => {
                         return Err(error);
                     }
                     // It was dropped meanwhile.

@@ -945,7 +945,7 @@ impl NamedPool {
         let Some(found) = FileLock::on(again, &file).map_err(refused)? else {
             return Ok(None);
         };
-        lock(found.file(), operation)?;
+        lock(&found, operation)?;
         if !is_in_place(&place, &file)? {
             return Ok(None);
         }
@@ -1077,7 +1077,8 @@ fn is_alive(process: u32) -> bool {
 
 /// Takes the lock by which one process, and within it one store, writes to a pool at a time, or
 /// several read it. The system releases it when the process ends, however it ends.
-pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
+fn lock(of: &FileLock, how: FlockOperation) -> Result<()> {
+    let file = of.file();
     grant(SystemCall::Lock).map_err(Error::io("lock the pool"))?;
     match rustix::io::retry_on_intr(|| flock(file, how)) {
         Ok(()) => Ok(()),
@@ -1089,7 +1090,11 @@ pub(crate) fn lock(file: &File, how: FlockOperation) -> Result<()> {
                 let _ = flock(file, FlockOperation::Unlock);
             }
             // Until the holder has written its number, the file names the holder before it.
-            let holder = pool::holder_of_file(file).filter(|holder| !readers && is_alive(*holder));
+            let holder = pool::holder_of_file(file).filter(|holder| {
+                // In another container a process may have the number of this one.
+                let is_namesake = *holder == std::process::id() && !of.is_open_elsewhere_here();
+                !readers && is_alive(*holder) && !is_namesake
+            });
             Err(ErrorKind::Locked { holder, readers }.into())
         }
         Err(errno) => Err(Error::io("lock the pool")(errno.into())),

@@ -129,9 +129,8 @@ impl<T> Pending<T> {
     ///
     /// # Errors
     /// [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed: then it is not known
-    /// whether the write is durable; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a
-    /// batch; [`ErrorKind::Forked`](crate::ErrorKind::Forked) in a child that was forked after the
-    /// open.
+    /// whether the write is durable; [`ErrorKind::Forked`](crate::ErrorKind::Forked) in a child that
+    /// was forked after the open.
     ///
     /// # Panics
     /// If the future has returned the result.

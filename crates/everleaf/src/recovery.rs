@@ -113,10 +113,14 @@ impl NotRecovered {
 
 impl From<StoreViolation> for NotRecovered {
     fn from(found: StoreViolation) -> Self {
-        let what = found.to_string();
-        let part = match found.tree {
+        let StoreViolation { tree, offset, what } = found;
+        let part = match tree {
             Some(name) => DamagedPart::Tree { name },
             None => DamagedPart::Pool,
+        };
+        let what = match offset {
+            Some(offset) => format!("damaged at offset {offset:#x}: {what}"),
+            None => what,
         };
         Self { part, what }
     }
@@ -281,3 +285,6 @@ impl<M: Host> Opened<'_, M> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

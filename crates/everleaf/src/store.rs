@@ -218,7 +218,6 @@ impl Store {
     /// # Errors
     /// - [`ErrorKind::NoSuchTree`]; [`ErrorKind::UnknownEngine`]: a newer release made it;
     /// - [`ErrorKind::TreeMismatch`]: it was made with leaves of another size;
-    /// - [`ErrorKind::InBatch`]: within a batch, of a tree of `masstree`;
     /// - [`ErrorKind::Corrupt`]: the slot of the root table that says where it begins is damaged.
     pub fn salvage(
         &self,
@@ -452,9 +451,8 @@ impl Store {
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
     ///
     /// # Errors
-    /// [`ErrorKind::Medium`] if the medium failed; [`ErrorKind::InBatch`] within a batch of any
-    /// tree. After an error the other trees are still made durable, and the first error is
-    /// returned.
+    /// [`ErrorKind::Medium`] if the medium failed. After an error the other trees are still made
+    /// durable, and the first error is returned.
     pub fn sync(&self) -> Result<()> {
         let backend = self.at(self.inner.backend())?;
         if self.inner.source.is_some() {

@@ -233,7 +233,7 @@ impl Transaction {
     /// # Errors
     /// [`ErrorKind::BatchTooLarge`]: the transaction has too many writes, and stays as it was before
     /// this one; [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`];
-    /// [`ErrorKind::NoSuchTree`] for a tree of another store.
+    /// [`ErrorKind::OfAnotherStore`].
     pub fn put<T: TreeHandle>(
         &mut self,
         tree: &T,

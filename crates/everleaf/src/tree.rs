@@ -69,12 +69,16 @@ impl Tree {
     /// Refuses a tree of another store.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchTree`], with the path of `store`.
+    /// [`ErrorKind::OfAnotherStore`], with the path of `store`.
     pub(crate) fn expect_of(&self, store: &SharedStore) -> Result<()> {
         if store.is_same(self.store()) {
             return Ok(());
         }
-        Err(store.name_path(Error::no_such_tree(self.name())))
+        let refused = ErrorKind::OfAnotherStore {
+            name: self.name().to_owned(),
+            other: self.store().path.clone(),
+        };
+        Err(store.name_path(refused.into()))
     }
 
     /// Whether it is another handle of the same tree.
@@ -276,7 +280,7 @@ impl Tree {
     ///
     /// # Errors
     /// [`ErrorKind::NotEmpty`]; [`ErrorKind::NotSorted`] with the place of the first entry out of
-    /// order.
+    /// order; [`ErrorKind::InLoadSource`] if the source of a load of this tree calls it.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         entries: impl IntoIterator<Item = (K, V)>,

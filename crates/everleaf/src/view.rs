@@ -36,7 +36,7 @@ use crate::{KeyFor, KeyRange as _, PrefixFor, RangeFor, TreeHandle};
 ///
 /// # Errors of all methods
 /// [`ErrorKind::ViewTooOld`](crate::ErrorKind::ViewTooOld);
-/// [`ErrorKind::NoSuchTree`](crate::ErrorKind::NoSuchTree) for a tree of another store;
+/// [`ErrorKind::OfAnotherStore`](crate::ErrorKind::OfAnotherStore);
 /// [`ErrorKind::BatchUnfinished`](crate::ErrorKind::BatchUnfinished) if the view ought to have a
 /// batch that could not be finished; the errors of a read of the tree.
 pub trait View: ViewReads + Sized {

@@ -105,7 +105,7 @@ fn a_batch_that_cannot_be_is_refused_whole() -> Result<()> {
     );
     let error = with(Batch::new().put(&other.tree("other")?, "key", "1")).unwrap_err();
     assert!(
-        matches!(error.kind(), ErrorKind::NoSuchTree { name } if name == "other"),
+        matches!(error.kind(), ErrorKind::OfAnotherStore { name, .. } if name == "other"),
         "{error}"
     );
     let long = vec![0; 9 << 20];
@@ -373,7 +373,7 @@ fn a_batch_waits_for_a_load() -> Result<()> {
             let mut waiting = None;
             let entry = |number: u32| {
                 let error = store.write(&both).unwrap_err();
-                assert!(matches!(error.kind(), ErrorKind::InBatch), "{error}");
+                assert!(matches!(error.kind(), ErrorKind::InLoadSource), "{error}");
                 other.put(number.to_be_bytes(), "value").unwrap();
                 // While it waits, others may write one by one.
                 waiting.get_or_insert_with(|| scope.spawn(|| store.write(&both)));

@@ -532,7 +532,7 @@ fn a_snapshot_refuses_a_tree_of_another_store() -> Result<()> {
     let other = Store::in_memory()?.tree("tree")?;
     let refused = store.snapshot()?.get(&other, "key").unwrap_err();
     assert!(
-        matches!(refused.kind(), ErrorKind::NoSuchTree { .. }),
+        matches!(refused.kind(), ErrorKind::OfAnotherStore { .. }),
         "{refused}"
     );
     Ok(())

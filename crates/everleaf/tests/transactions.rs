@@ -621,7 +621,7 @@ fn the_write_that_exceeds_a_limit_fails() -> Result<()> {
     let other = Store::in_memory()?.tree("tree")?;
     let refused = store.begin()?.put(&other, "key", "value").unwrap_err();
     assert!(
-        matches!(refused.kind(), ErrorKind::NoSuchTree { .. }),
+        matches!(refused.kind(), ErrorKind::OfAnotherStore { .. }),
         "{refused}"
     );
     Ok(())

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use medium::{BadOffset, Forked, Grown, LimitedBy, LineForm, MediumError, Torn};
 
@@ -95,11 +95,11 @@ pub enum ErrorKind {
         /// The bits that are not known.
         unknown: u64,
     },
-    /// Another process or store has the pool open. A writer needs the pool alone; any number of
-    /// readers share it.
+    /// Another process has the pool open, or another store of this process. A writer needs the pool
+    /// alone; any number of readers share it.
     #[error("{}", held(*holder, *readers))]
     Locked {
-        /// The process that has it open for writing, if that is known.
+        /// The process that has it open for writing, if that is known. It may be this one.
         holder: Option<u32>,
         /// Whether only readers have it open (`read_only`), and so keep a writer out.
         readers: bool,
@@ -184,6 +184,14 @@ pub enum ErrorKind {
     NoSuchTree {
         /// The name.
         name: String,
+    },
+    /// A batch, a snapshot or a transaction was given a tree of another store.
+    #[error("tree {name:?} belongs to another store, {}; open the tree of that name in this store, or use the other store", other.display())]
+    OfAnotherStore {
+        /// The tree.
+        name: String,
+        /// The pool of the store that the tree belongs to.
+        other: PathBuf,
     },
     /// A tree of this name exists.
     #[error("tree {name:?} exists already; open it, or take another name")]
@@ -335,12 +343,19 @@ pub enum ErrorKind {
         "a batch could not be finished, so nothing more is written; close the pool and open it again, which finishes the batch or undoes it; if a damaged tree is in its way, a salvage saves the rest"
     )]
     BatchUnfinished,
-    /// The operation would wait for ever, because its own thread holds the lock that it needs. An
-    /// example is the source of a bulk load that writes a batch to the tree being loaded.
+    /// The source of a bulk load calls something that waits for the end of that load: a batch or a
+    /// transaction that writes to the tree, or another load of it. Nothing was changed.
     #[error(
-        "the operation would wait for its own thread for ever; call it after the load or the batch"
+        "this call comes from the source of a bulk load, and would wait for that load for ever; make it when the load has returned"
     )]
-    InBatch,
+    InLoadSource,
+    /// A thread that keeps an epoch from ending calls something that waits for its end. Only code
+    /// that uses an engine without a store can do that, by `Epochs::within_epoch`. Nothing was
+    /// changed.
+    #[error(
+        "this call would wait for ever for the end of an epoch that its own thread keeps running; make it when `within_epoch` has returned"
+    )]
+    WithinEpoch,
     /// Another write has changed something that the transaction has read, so nothing of the
     /// transaction was written.
     #[error("{}", conflict(tree, key.as_deref()))]
@@ -411,6 +426,12 @@ fn held(holder: Option<u32>, readers: bool) -> String {
         return "readers have the pool open, and a writer needs it alone; close it there, or open it here only to read"
             .to_owned();
     }
+    if holder == Some(std::process::id()) {
+        return format!(
+            "process {} (this one) has it open already; clone the `Store` instead of opening it again",
+            std::process::id()
+        );
+    }
     let holder = holder.map_or_else(
         || "another process".to_owned(),
         |holder| format!("process {holder}"),
@@ -467,7 +488,8 @@ impl ErrorKind {
                 | Self::Setting { .. }
                 | Self::ConditionFailed { .. }
                 | Self::BatchTooLarge { .. }
-                | Self::InBatch
+                | Self::InLoadSource
+                | Self::WithinEpoch
                 | Self::Conflict { .. }
                 | Self::EpochFull { .. }
                 | Self::TreeFull { .. }

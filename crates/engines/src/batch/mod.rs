@@ -377,7 +377,7 @@ impl<'b> BatchRequest<'b> {
             // If the source of a bulk load writes this batch, it would wait for that load, and thus
             // for itself.
             if tree.stripes().is_loader() {
-                return Err(ErrorKind::InBatch.into());
+                return Err(ErrorKind::InLoadSource.into());
             }
         }
         let order = self.stripes_in_order();

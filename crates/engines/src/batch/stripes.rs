@@ -508,7 +508,7 @@ impl Index for StripedTree {
     fn bulk_load(&self, next: &mut NextEntry<'_>, fill: f64) -> Result<u64> {
         self.process.expect_current()?;
         if self.gate.stripes.is_loader() {
-            return Err(ErrorKind::InBatch.into());
+            return Err(ErrorKind::InLoadSource.into());
         }
         let _loader = self.gate.stripes.begin_load();
         self.gate.batch_slots.expect_whole()?;

@@ -609,7 +609,7 @@ pub trait Index: Any + Send + Sync {
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the tree is damaged;
-    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
+    /// [`ErrorKind::WithinEpoch`](crate::ErrorKind::WithinEpoch) within an epoch.
     fn begin_evacuation(&self, choice: Evacuate) -> Result<u64> {
         let _ = choice;
         Ok(0)
@@ -714,12 +714,12 @@ pub trait Epochs {
     /// - An error undoes nothing: earlier writes stay.
     /// - `run` should be short, because space that the end of the epoch would free is not free.
     /// - Inside of `run`, operations that end an epoch or hold back all writers fail with
-    ///   [`ErrorKind::InBatch`](crate::ErrorKind::InBatch).
+    ///   [`ErrorKind::WithinEpoch`](crate::ErrorKind::WithinEpoch).
     /// - Inside of `run`, a write to a full pool does not try to make room.
     /// - A transient tree calls `run` outside of any epoch, with 0.
     ///
     /// # Errors
-    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within another one; otherwise the error
+    /// [`ErrorKind::WithinEpoch`](crate::ErrorKind::WithinEpoch) within another one; otherwise the error
     /// that `run` returns, for example [`ErrorKind::EpochFull`](crate::ErrorKind::EpochFull) from a
     /// write that changes more nodes than an epoch can log.
     fn within_epoch(&self, run: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
@@ -750,7 +750,7 @@ pub trait Epochs {
     /// touched. O(n) after a crash, else O(1).
     ///
     /// # Errors
-    /// [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch; those of damage and of a
+    /// [`ErrorKind::WithinEpoch`](crate::ErrorKind::WithinEpoch) within an epoch; those of damage and of a
     /// failed medium.
     fn sweep(&self) -> Result<()>;
 

@@ -169,7 +169,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     ///
     /// # Errors
     /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) if nodes cannot have this number of
-    /// entries; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
+    /// entries; [`ErrorKind::WithinEpoch`](crate::ErrorKind::WithinEpoch) within an epoch.
     pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
         options.check_width()?;
         refuse_in_any_batch::<M>()?;
@@ -193,7 +193,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// # Errors
     /// [`ErrorKind::TreeMismatch`](crate::ErrorKind::TreeMismatch) if the tree is of another kind
     /// or width; [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a part that recovery needs is
-    /// damaged; [`ErrorKind::InBatch`](crate::ErrorKind::InBatch) within a batch.
+    /// damaged; [`ErrorKind::WithinEpoch`](crate::ErrorKind::WithinEpoch) within an epoch.
     pub fn open(pool: &Pool<M>, root: &TreeRoot, options: MassTreeOptions) -> Result<Self> {
         let nodes = |width, mode| format!("{width} keys a node{mode}");
         let made = width_of(root)?;

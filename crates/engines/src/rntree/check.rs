@@ -6,9 +6,10 @@ use pool::Guard;
 
 use super::RnTree;
 use super::layout::{FAILS_CHECK, LeafRecord, Slots, low_bits};
-use crate::Result;
 use crate::index::{Codec, IndexStat, Violation};
 use crate::kit::chain::{InnerTree, Separator};
+use crate::kit::salvage::what_of;
+use crate::{Error, Result};
 
 /// Leaves that are verified under one pin: a longer pin would keep memory from being reused.
 const LEAVES_PINNED: usize = 256;
@@ -27,6 +28,14 @@ impl LeafReport<'_> {
                 what: what(),
             });
         }
+    }
+
+    /// Adds the damage that kept the leaf from being verified.
+    fn note(&mut self, error: &Error) {
+        self.violations.push(Violation {
+            offset: error.offset().unwrap_or(self.offset),
+            what: what_of(error),
+        });
     }
 }
 
@@ -59,7 +68,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 violations: &mut violations,
             };
             if let Err(error) = self.verify_leaf(&guard, record, &mut low, &mut report) {
-                report.expect(false, || error.to_string());
+                report.note(&error);
             }
             // The inner nodes need not lead to an empty leaf.
             if record.slots().count() > 0 {

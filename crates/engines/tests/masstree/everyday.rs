@@ -125,7 +125,7 @@ fn a_load_that_fails_late_takes_no_space() {
     for round in 0..3 {
         let mut keys = 0..10_000_u64;
         let mut source = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
-            let number = keys.next().ok_or(ErrorKind::InBatch)?;
+            let number = keys.next().ok_or(ErrorKind::WithinEpoch)?;
             if number % 1000 == 0 {
                 tree.sync()?;
             }
@@ -135,7 +135,7 @@ fn a_load_that_fails_late_takes_no_space() {
         };
         let refused = tree.bulk_load(&mut source, 1.0).unwrap_err();
         assert!(
-            matches!(refused.kind(), ErrorKind::InBatch),
+            matches!(refused.kind(), ErrorKind::WithinEpoch),
             "round {round}: {refused}"
         );
         assert_eq!(pool.stat().allocations, before, "round {round}");
@@ -366,7 +366,7 @@ fn what_would_wait_for_a_batch_is_refused_inside_of_it() {
     let other = tree(16 << 20);
     let tree = tree(16 << 20);
     let is_refused = |result: Result<(), Error>| {
-        assert!(matches!(result.unwrap_err().kind(), ErrorKind::InBatch));
+        assert!(matches!(result.unwrap_err().kind(), ErrorKind::WithinEpoch));
     };
     let ended = tree.epochs().unwrap().within_epoch(&mut |_| {
         put(&*tree, 1, b"one")?;
@@ -435,7 +435,7 @@ fn two_batches_do_not_wait_for_each_other() {
     let is_refused = |ended: &Result<(), Error>| {
         ended
             .as_ref()
-            .is_err_and(|error| matches!(error.kind(), ErrorKind::InBatch))
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::WithinEpoch))
     };
     let of_all: [Call; 3] = [
         |tree| tree.sync(),

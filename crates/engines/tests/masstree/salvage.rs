@@ -171,7 +171,10 @@ fn a_salvage_ends_where_its_callback_says_so() {
     let within = tree.epochs().unwrap().within_epoch(&mut |_| {
         let salvaged = tree.salvage(&mut |_, _| true);
         let refused = salvaged.unwrap_err();
-        assert!(matches!(refused.kind(), ErrorKind::InBatch), "{refused}");
+        assert!(
+            matches!(refused.kind(), ErrorKind::WithinEpoch),
+            "{refused}"
+        );
         Ok(())
     });
     within.unwrap();

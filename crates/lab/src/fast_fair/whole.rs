@@ -191,7 +191,7 @@ impl<M: Medium, C: Codec> FastFair<M, C> {
             Err(error) if error.is_corrupt() => {
                 violations.push(Violation {
                     offset: self.root,
-                    what: error.to_string(),
+                    what: error.what(),
                 });
             }
             walked => walked?,

@@ -148,6 +148,30 @@ impl FileLock {
     pub fn file(&self) -> &fs::File {
         &self.file
     }
+
+    /// Whether this process has the same file open in another place: in a store, or for another
+    /// lock. `false` if the system does not tell. O(open stores).
+    pub fn is_open_elsewhere_here(&self) -> bool {
+        let Ok(own) = self.file.metadata() else {
+            return false;
+        };
+        let mut part = Some(&TABLE);
+        while let Some(found) = part {
+            for place in &found.descriptors {
+                let descriptor = place.load(Ordering::Acquire);
+                if descriptor == NONE || descriptor == self.file.as_raw_fd() {
+                    continue;
+                }
+                // Another thread may close the descriptor meanwhile. Its number is only looked up.
+                let other = fs::metadata(format!("/proc/self/fd/{descriptor}"));
+                if other.is_ok_and(|other| other.dev() == own.dev() && other.ino() == own.ino()) {
+                    return true;
+                }
+            }
+            part = found.next.get();
+        }
+        false
+    }
 }
 
 impl Drop for FileLock {

@@ -221,6 +221,22 @@ fn a_drop_in_a_child_unlocks_nothing_and_unregisters_nothing_of_the_parent() {
     assert!(test.is_free());
 }
 
+/// Which is how an open tells its own process from one of the same number in another container.
+#[test]
+fn a_file_that_is_open_elsewhere_in_this_process_is_known() {
+    let test = TestFile::new();
+    let other = TestFile::new();
+    let _other_lock = other.lock();
+    let second = || FileLock::beside(&test.file, &test.path).unwrap().unwrap();
+    assert!(!second().is_open_elsewhere_here());
+    let held = test.lock();
+    assert!(second().is_open_elsewhere_here());
+    // A child does not keep the files of its parent.
+    in_child(|| assert!(!second().is_open_elsewhere_here()));
+    drop(held);
+    assert!(!second().is_open_elsewhere_here());
+}
+
 #[test]
 fn a_path_that_leads_elsewhere_is_not_locked() {
     let test = TestFile::new();

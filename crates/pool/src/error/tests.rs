@@ -132,6 +132,14 @@ fn of_pools() -> Vec<Case> {
         ),
         case(
             ErrorKind::Locked {
+                holder: Some(std::process::id()),
+                readers: false,
+            },
+            "(this one) has it open",
+            "clone the `Store`",
+        ),
+        case(
+            ErrorKind::Locked {
                 holder: None,
                 readers: true,
             },
@@ -186,6 +194,14 @@ fn of_pools() -> Vec<Case> {
             Error::no_such_tree("t").into_kind(),
             "\"t\"",
             "check the name",
+        ),
+        case(
+            ErrorKind::OfAnotherStore {
+                name: name(),
+                other: "other.pool".into(),
+            },
+            "\"t\" belongs to another store, other.pool",
+            "in this store",
         ),
         case(
             ErrorKind::TreeExists { name: name() },
@@ -275,9 +291,14 @@ fn of_pools() -> Vec<Case> {
             "newer release",
         ),
         case(
-            ErrorKind::InBatch,
+            ErrorKind::InLoadSource,
+            "the source of a bulk load",
+            "when the load has returned",
+        ),
+        case(
+            ErrorKind::WithinEpoch,
             "its own thread",
-            "call it after the load",
+            "when `within_epoch` has returned",
         ),
         case(ErrorKind::EpochFull { limit: 77 }, "77", "further batches"),
         case(
@@ -320,13 +341,13 @@ fn every_error_names_the_thing_and_a_way_out() {
         // The texts are those of a library, so they name no command of a program.
         assert!(!text.contains("everleaf "), "{text}");
     }
-    // The list has each kind, and two kinds twice.
+    // The list has each kind, one kind twice, and another one three times.
     let kinds = errors
         .iter()
         .map(|case| std::mem::discriminant(case.error.kind()));
     assert_eq!(
         kinds.collect::<std::collections::HashSet<_>>().len(),
-        errors.len() - 2
+        errors.len() - 3
     );
 }
 

@@ -35,11 +35,11 @@ impl BatchMark {
     /// Notes that the thread is in a batch.
     ///
     /// # Errors
-    /// [`ErrorKind::InBatch`] if it is in one already.
+    /// [`ErrorKind::WithinEpoch`] if it is in one already.
     pub(crate) fn batch<M: Medium>() -> Result<Self> {
         let own = own_entry::<M>();
         if IN_BATCH.with(|in_batch| in_batch[own].replace(true)) {
-            return Err(ErrorKind::InBatch.into());
+            return Err(ErrorKind::WithinEpoch.into());
         }
         Ok(Self { own })
     }
@@ -56,7 +56,7 @@ impl Drop for BatchMark {
 #[inline(always)]
 pub(crate) fn refuse_in_any_batch<M: Medium>() -> Result<()> {
     if IN_BATCH.with(|in_batch| in_batch[own_entry::<M>()].get()) {
-        return Err(ErrorKind::InBatch.into());
+        return Err(ErrorKind::WithinEpoch.into());
     }
     Ok(())
 }
