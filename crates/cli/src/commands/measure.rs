@@ -40,6 +40,7 @@ fn with_notes<T>(
 
 /// Runs the benchmark.
 pub(crate) fn bench(args: &lab::bench::Args, context: Context) -> Outcome {
+    let args = &lab::bench::with_medium(args)?;
     let bar = steps(context, lab::bench::steps(args), "opening a pool");
     let is_first = std::cell::Cell::new(true);
     // A note begins a step, and thus ends the one before.

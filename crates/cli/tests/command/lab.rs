@@ -182,6 +182,20 @@ fn what_is_not_there_is_said() {
     );
     let said = run(&["lab", "incll", "--scale", "small"]).expect(2);
     assert!(said.errors.contains("give --keys"), "{said:?}");
+    // An engine without figures is answered with what there is for it.
+    let said = run(&["lab", "rntree"]).expect(2);
+    let names_figures = said.errors.contains("only those of bztree, incll, cawbt");
+    let names_bench = said.errors.contains("`everleaf bench --engine rntree`");
+    assert!(names_figures && names_bench, "{said:?}");
+    let said = run(&["lab", "masstree", "--json"]).expect(2);
+    assert!(said.errors.contains("`everleaf lab incll`"), "{said:?}");
+    assert_eq!(said.json()["kind"], "usage");
+    let said = run(&["lab", "none"]).expect(2);
+    assert!(
+        said.errors
+            .contains("possible values: bztree, incll, cawbt"),
+        "{said:?}"
+    );
 }
 
 /// Hours of measurement are not thrown away for a folder that is not there.

@@ -71,6 +71,24 @@ impl Workload {
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// The letter of a workload of YCSB.
+    pub(crate) fn ycsb(self) -> Option<char> {
+        match self {
+            Self::A => Some('A'),
+            Self::B => Some('B'),
+            Self::C => Some('C'),
+            Self::D => Some('D'),
+            Self::E => Some('E'),
+            Self::F => Some('F'),
+            _ => None,
+        }
+    }
+
+    /// Whether its operations choose among the keys of the tree, by a distribution.
+    pub(crate) fn chooses_keys(self) -> bool {
+        !matches!(self, Self::Load | Self::Insert | Self::Remove)
+    }
+
     /// Whether a run only adds keys to the tree.
     pub(crate) fn only_adds(self) -> bool {
         matches!(self, Self::Load | Self::Insert | Self::D | Self::E)
@@ -102,12 +120,22 @@ pub(crate) enum Distribution {
     Monotonic,
 }
 
+impl Distribution {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 /// The medium of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum PoolMedium {
+    /// The one that an open would take: dax if the file system grants MAP_SYNC, else file
+    Auto,
     /// Memory of this process
     Ram,
-    /// A mapped file with cache-line flushes
+    /// A mapped file with cache-line flushes: persistent memory, or its emulation
     Dax,
     /// A file with a log of lines beside it, on the disk
     File,
@@ -154,7 +182,7 @@ pub struct Args {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) epoch_ms: u64,
     /// The medium
-    #[arg(long, value_enum, default_value = "dax")]
+    #[arg(long, value_enum, default_value = "auto")]
     pub(crate) medium: PoolMedium,
     /// Keys in the tree
     #[arg(long, default_value_t = 1_000_000)]
@@ -169,9 +197,10 @@ pub struct Args {
     /// The workload
     #[arg(long, value_enum, default_value = "find")]
     pub(crate) workload: Workload,
-    /// The distribution of keys
-    #[arg(long, value_enum, default_value = "uniform")]
-    pub(crate) distribution: Distribution,
+    /// The distribution of keys [default: zipfian for the workloads of YCSB, but latest for D;
+    /// uniform for all others]
+    #[arg(long, value_enum)]
+    pub(crate) distribution: Option<Distribution>,
     /// Skew of the zipfian distribution, 0 to 1 exclusive
     #[arg(long, default_value_t = 0.99)]
     pub(crate) theta: f64,
@@ -207,7 +236,7 @@ pub struct Args {
     #[arg(long)]
     pub(crate) ordered_keys: bool,
     /// The pool file, which must not exist; it is deleted at the end, with its log [default: a
-    /// temporary file in /dev/shm, if there is one; with --medium file, in the current folder]
+    /// temporary file in the current folder; with --medium dax, in /dev/shm, if there is one]
     #[arg(long)]
     pub(crate) pool: Option<PathBuf>,
     /// The failure-atomic line store [default: the best one of this processor]
@@ -251,6 +280,16 @@ pub struct Args {
 }
 
 impl Args {
+    /// The distribution of keys: the one that was asked for, or else the workload's own.
+    pub(crate) fn distribution(&self) -> Distribution {
+        match (self.distribution, self.workload) {
+            (Some(distribution), _) => distribution,
+            (None, Workload::D) => Distribution::Latest,
+            (None, workload) if workload.ycsb().is_some() => Distribution::Zipfian,
+            (None, _) => Distribution::Uniform,
+        }
+    }
+
     /// Sets the size of the process's memory pages, for as long as the result lives.
     pub(crate) fn take_pages(&self) -> Result<Option<SmallPages>> {
         match self.pages {
@@ -389,7 +428,7 @@ impl Args {
             Workload::D | Workload::E => self.operations() / 10,
             workload
                 if workload.upserts_percent().is_some()
-                    && self.distribution == Distribution::Monotonic =>
+                    && self.distribution() == Distribution::Monotonic =>
             {
                 // Half of the operations, and some more, as they are drawn at random.
                 self.operations() / 2 + self.operations() / 8
@@ -405,7 +444,7 @@ impl Args {
 
     /// The keys; `None` if this many keys cannot differ in so few bytes.
     fn keys_of_size(&self) -> Option<Keys> {
-        let ordered = self.ordered_keys || self.distribution == Distribution::Monotonic;
+        let ordered = self.ordered_keys || self.distribution() == Distribution::Monotonic;
         let keys = if ordered {
             Keys::ordered(self.keys)
         } else {

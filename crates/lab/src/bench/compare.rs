@@ -51,7 +51,7 @@ impl Baseline {
                 WorkloadStep::Remove(key) => {
                     self.map.insert(*key, *key);
                 }
-                WorkloadStep::Put(key) if args.distribution == Distribution::Monotonic => {
+                WorkloadStep::Put(key) if args.distribution() == Distribution::Monotonic => {
                     self.map.remove(key);
                 }
                 _ => {}

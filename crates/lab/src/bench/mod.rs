@@ -42,8 +42,21 @@ pub fn steps(args: &Args) -> u64 {
     2 + args.runs as u64 + u64::from(face::is_measured(args)) + u64::from(args.count)
 }
 
+/// The arguments with the medium that an open would take, if none is named.
+///
+/// # Errors
+/// [`Failure::Io`] if no pool can be made where it would lie.
+pub fn with_medium(args: &Args) -> Result<Args> {
+    if args.line_stores {
+        // They are compared without a pool.
+        return Ok(args.clone());
+    }
+    subject::with_medium(args)
+}
+
 /// Runs the benchmark.
 pub fn run(args: &Args, notes: NoteReceiver<'_>) -> Result<Said> {
+    let args = &with_medium(args)?;
     let _pages = args.take_pages()?;
     args.take_kernels()?;
     if args.line_stores {
@@ -205,7 +218,7 @@ fn undo(args: &Args, bench: &Bench, script: &Script) -> Result<()> {
             match step {
                 WorkloadStep::Insert(key) => drop(subject.remove(key)?),
                 WorkloadStep::Remove(key) => drop(subject.put(key, key)?),
-                WorkloadStep::Put(key) if args.distribution == Distribution::Monotonic => {
+                WorkloadStep::Put(key) if args.distribution() == Distribution::Monotonic => {
                     let _ = subject.remove(key)?;
                 }
                 _ => {}

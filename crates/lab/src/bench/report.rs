@@ -99,7 +99,7 @@ impl Report {
 
     /// Ordered persists of one operation of this workload, by the engine's budget; not a number for
     /// mixes.
-    fn budget(&self) -> f64 {
+    pub(super) fn budget(&self) -> f64 {
         let (Contract::Immediate(persists) | Contract::Shifting(persists)) =
             self.args.engine.contract
         else {
@@ -219,7 +219,8 @@ impl Report {
         json!({
             "settings": args.set,
             "kernels": medium::kernels::Kernels::active().name(),
-            "distribution": format!("{:?}", args.distribution).to_lowercase(),
+            "distribution": args.distribution().name(),
+            "ycsb": args.workload.ycsb(),
             "theta": args.theta,
             "threads": args.threads,
             "seed": args.seed,

@@ -110,6 +110,30 @@ fn default_folder() -> PathBuf {
     }
 }
 
+/// The arguments with the medium that an open in this folder would take, if none is named.
+pub(crate) fn with_medium(args: &Args) -> Result<Args> {
+    if args.medium != PoolMedium::Auto {
+        return Ok(args.clone());
+    }
+    let process = std::process::id();
+    let number = CREATED.fetch_add(1, Ordering::Relaxed);
+    let pool = match &args.pool {
+        Some(pool) => pool.clone(),
+        None => PathBuf::from(format!("./everleaf-bench-{process}-{number}.pool")),
+    };
+    let probe = Scratch::create(pool.clone())?;
+    let is_durable = Dax::survives_power_loss(&open_file(probe.path())?);
+    Ok(Args {
+        medium: if is_durable {
+            PoolMedium::Dax
+        } else {
+            PoolMedium::File
+        },
+        pool: Some(pool),
+        ..args.clone()
+    })
+}
+
 pub(crate) fn open_file(path: &Path) -> Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     file.map_err(Failure::io(format!("open {}", path.display())))
@@ -132,6 +156,7 @@ pub(crate) fn dax_options(args: &Args) -> Result<DaxOptions> {
 
 fn store_options(args: &Args) -> Result<Options> {
     let medium = match args.medium {
+        PoolMedium::Auto => everleaf::MediumChoice::Auto,
         PoolMedium::Ram => everleaf::MediumChoice::Ram,
         PoolMedium::Dax => everleaf::MediumChoice::Dax,
         PoolMedium::File => everleaf::MediumChoice::File,

@@ -1,6 +1,6 @@
 //! The most important figures, with units, as a short table. `--json` has all.
 
-use super::args::Workload;
+use super::args::{Args, Distribution, Workload};
 use super::report::Report;
 use super::subject::{Recoveries, TreeSizes};
 use crate::comparison::{digits, grouped, median};
@@ -38,6 +38,23 @@ fn times(ours: f64, theirs: &[f64], whose: &str) -> String {
     }
 }
 
+/// The workload, and the distribution by which it chooses keys.
+fn workload_in_words(args: &Args) -> String {
+    let workload = match args.workload.ycsb() {
+        Some(letter) => format!("workload {} (YCSB-{letter})", args.workload.name()),
+        None => format!("workload {}", args.workload.name()),
+    };
+    if !args.workload.chooses_keys() {
+        return workload;
+    }
+    let distribution = args.distribution();
+    let skew = match distribution {
+        Distribution::Zipfian | Distribution::Latest => format!(" (theta {})", args.theta),
+        _ => String::new(),
+    };
+    format!("{workload}, {} keys{skew}", distribution.name())
+}
+
 impl Report {
     /// The table.
     pub(crate) fn text(&self) -> String {
@@ -50,9 +67,9 @@ impl Report {
             }
         };
         let mut text = format!(
-            "{}, workload {}: {} keys of {} bytes, {} operations on {}, the median of {}",
+            "{}, {}: {} keys of {} bytes, {} operations on {}, the median of {}",
             args.engine,
-            args.workload.name(),
+            workload_in_words(args),
             grouped(args.keys),
             args.key_size,
             grouped(args.operations()),
@@ -81,7 +98,10 @@ impl Report {
             rows.push(("", String::new(), times(ns, theirs, whose)));
         }
         let floor = ns / self.floor_ns();
-        if self.args.threads == 1 && floor.is_finite() {
+        // The floor has persists of memory. A write to a file waits for a disk, which has a line of
+        // its own.
+        let waits_for_disk = self.disk.is_some() && self.budget() > 0.0;
+        if self.args.threads == 1 && floor.is_finite() && !waits_for_disk {
             let what = "the floor: one find, and the persists that the engine's paper needs";
             rows.push((
                 "operation",
@@ -129,6 +149,13 @@ impl Report {
                 "persist",
                 time(self.persist_ns),
                 format!("one line until it is durable{each}"),
+            ));
+        }
+        if let Some(disk) = &self.disk {
+            rows.push((
+                "disk",
+                rate(1e9 / disk.syncs_per_second),
+                "durable writes of 4 KiB, by one thread in the same folder".to_owned(),
             ));
         }
         if self.load_mops.is_finite() {

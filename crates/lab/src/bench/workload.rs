@@ -64,8 +64,7 @@ struct Chooser<'a> {
 
 impl Chooser<'_> {
     fn choose(&mut self) -> u64 {
-        match self.args.distribution {
-            _ if self.args.workload == Workload::D => self.latest(),
+        match self.args.distribution() {
             Distribution::Uniform => self.random.below(self.present),
             Distribution::Latest => self.latest(),
             Distribution::Zipfian => {
@@ -154,7 +153,7 @@ impl Script {
         let plain = Args {
             workload,
             threads: 1,
-            distribution: Distribution::Uniform,
+            distribution: Some(Distribution::Uniform),
             ..args.clone()
         };
         let present = keys.count() - args.withheld();
@@ -223,7 +222,7 @@ fn step(
     absent: &mut impl Iterator<Item = u64>,
     removed: &mut impl Iterator<Item = u64>,
 ) -> WorkloadStep {
-    let is_monotonic = chooser.args.distribution == Distribution::Monotonic;
+    let is_monotonic = chooser.args.distribution() == Distribution::Monotonic;
     let mut any = || keys.key(chooser.choose());
     let find_or = |writes: bool, step: fn(u64) -> WorkloadStep, key: u64| {
         if writes {

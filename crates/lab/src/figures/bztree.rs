@@ -50,7 +50,7 @@ pub(super) const FIGURES: &[(u8, Measure)] = &[
 fn curve_args(setup: &Setup, curve: &Curve, threads: usize) -> crate::bench::Args {
     let mut bench = bench_args(setup);
     bench.workload = curve.workload;
-    bench.distribution = curve.distribution;
+    bench.distribution = Some(curve.distribution);
     bench.medium = curve.medium;
     bench.threads = threads;
     bench

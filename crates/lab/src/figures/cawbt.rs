@@ -163,7 +163,7 @@ impl<'a> Lab<'a> {
             .collect();
         bench.medium = tree.medium;
         bench.workload = workload;
-        bench.distribution = Distribution::Monotonic;
+        bench.distribution = Some(Distribution::Monotonic);
         bench.threads = 1;
         bench.keys = self.keys;
         bench.ops = Some(self.keys);

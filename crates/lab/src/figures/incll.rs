@@ -122,7 +122,7 @@ impl Setting {
         let one = |tree: usize, delay: Option<u64>| {
             let mut args = trees[tree].clone();
             args.workload = self.workload;
-            args.distribution = self.distribution;
+            args.distribution = Some(self.distribution);
             args.threads = self.threads;
             args.persist_delay_ns = delay;
             Series { tree, args }

@@ -6,9 +6,11 @@ mod cawbt;
 mod incll;
 mod plot;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::Parser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use everleaf::Engine;
 use serde_json::{Value, json};
 
@@ -23,7 +25,7 @@ use crate::output_file::ForceArgs;
 pub struct Args {
     /// The paper: bztree (Arulraj et al., VLDB 2018), incll (Cohen et al., ASPLOS 2019) or cawbt
     /// (Lee et al., IEICE 2019)
-    #[arg(value_parser = ["bztree", "incll", "cawbt"])]
+    #[arg(value_parser = PaperParser)]
     system: String,
     /// The figure; all, if none is named. bztree: 4 (random keys), 5 (zipfian and ascending keys),
     /// 6 (cost of durability), 7 (ranges), 8 (key sizes, free space), 9 (where the time goes); 1 is
@@ -58,6 +60,53 @@ pub struct Args {
     plot: Option<PathBuf>,
     #[command(flatten)]
     force: ForceArgs,
+}
+
+/// The papers whose figures are measured.
+const PAPERS: [&str; 3] = ["bztree", "incll", "cawbt"];
+
+/// Parses the name of a paper. The name of an engine without figures is answered with what there is
+/// for it.
+#[derive(Clone)]
+struct PaperParser;
+
+impl TypedValueParser for PaperParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> std::result::Result<String, clap::Error> {
+        let engine = value.to_str().and_then(crate::engine_from_name);
+        match engine {
+            Some(engine) if !PAPERS.contains(&engine.name()) => {
+                let text = without_figures(engine);
+                let kind = clap::error::ErrorKind::InvalidValue;
+                Err(clap::Error::raw(kind, format!("{text}\n")).with_cmd(command))
+            }
+            _ => PossibleValuesParser::new(PAPERS).parse_ref(command, argument, value),
+        }
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(PAPERS.map(PossibleValue::new).into_iter()))
+    }
+}
+
+/// What there is in place of figures of an engine.
+fn without_figures(engine: Engine) -> String {
+    let name = engine.name();
+    if engine == Engine::MASSTREE {
+        return format!(
+            "the figures of the paper of {name} go by the name of the paper, incll: `everleaf lab incll`"
+        );
+    }
+    format!(
+        "the figures of the paper of {name} are not measured, only those of {}; `everleaf bench --engine {name}` measures {name}",
+        PAPERS.join(", ")
+    )
 }
 
 /// The setup of a figure.
@@ -211,6 +260,8 @@ fn bench_args(setup: &Setup) -> bench::Args {
     } else {
         Engine::BZTREE
     };
+    defaults.medium = bench::PoolMedium::Dax;
+    defaults.distribution = Some(bench::Distribution::Uniform);
     defaults.keys = setup.keys;
     defaults.ops = Some(setup.ops);
     defaults.runs = setup.runs;
