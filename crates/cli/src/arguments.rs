@@ -1,9 +1,7 @@
-//! Arguments that several commands take: a pool, a tree, a range of keys, a notation.
+//! Arguments that several commands take: a pool, a tree, a range of keys.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::ops::Bound;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,7 +16,8 @@ use lab::output_file::InputFile;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::{interrupt, progress, text};
+use crate::forms::{EntryForms, FormArgs};
+use crate::{interrupt, progress};
 
 /// The name of the tree that is made if none is named.
 pub(crate) const MAIN_TREE: &str = "main";
@@ -336,42 +335,24 @@ fn codec() -> impl TypedValueParser<Value = CodecKind> {
 /// A range of keys.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RangeArgs {
-    /// The first key
-    #[arg(long, value_name = "KEY")]
+    /// The first key; of a tuple the first parts are enough
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) from: Option<OsString>,
-    /// The key before which the range ends
-    #[arg(long, value_name = "KEY")]
+    /// The key before which the range ends; of a tuple the first parts are enough
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     pub(crate) to: Option<OsString>,
-    /// Only keys that begin with this
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    /// Only keys that begin with this: with these bytes, or with these parts of a tuple
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true, conflicts_with_all = ["from", "to"])]
     pub(crate) prefix: Option<OsString>,
 }
 
 impl RangeArgs {
-    pub(crate) fn bounds(&self, notation: Notation, codec: CodecKind) -> Result<Bounds, Failure> {
-        let read = |key: &OsString| notation.argument(key, codec);
-        if let Some(prefix) = &self.prefix {
-            if codec == CodecKind::Word && !notation.hex {
-                return Err(Failure::Usage(
-                    "--prefix does not apply to a tree of numbers; give --from and --to, or --hex"
-                        .into(),
-                ));
-            }
-            return Ok(Bounds::prefix(&read(prefix)?));
+    /// The range in a tree of these forms.
+    pub(crate) fn bounds(&self, forms: &EntryForms) -> Result<Bounds, Failure> {
+        match &self.prefix {
+            Some(prefix) => forms.prefix(prefix),
+            None => forms.range(self.from.as_deref(), self.to.as_deref()),
         }
-        let lower = self
-            .from
-            .as_ref()
-            .map(read)
-            .transpose()?
-            .map_or(Bound::Unbounded, Bound::Included);
-        let upper = self
-            .to
-            .as_ref()
-            .map(read)
-            .transpose()?
-            .map_or(Bound::Unbounded, Bound::Excluded);
-        Ok(Bounds { lower, upper })
     }
 }
 
@@ -406,13 +387,14 @@ impl NewTreeArgs {
         self.codec.unwrap_or(TreeOptions::default().codec)
     }
 
-    /// The codec of the tree, which need not exist yet.
-    pub(crate) fn codec(&self, store: &Store) -> Result<CodecKind, Failure> {
+    /// The forms of the keys and values of the tree, which need not exist yet.
+    pub(crate) fn forms(&self, store: &Store, forms: &FormArgs) -> Result<EntryForms, Failure> {
         let name = self.tree.name(store)?;
-        let found = store.trees()?.into_iter().find(|tree| tree.name == name);
-        Ok(found
-            .and_then(|tree| tree.kind)
-            .map_or_else(|| self.new_codec(), |kind| kind.codec))
+        let is_there = store.trees()?.into_iter().any(|tree| tree.name == name);
+        if is_there {
+            return Ok(forms.of_tree(&store.open_tree(&name)?));
+        }
+        Ok(forms.of_new_tree(self.new_codec()))
     }
 
     /// The tree; made if it is missing. An existing one must have the codec and the engine that
@@ -434,108 +416,5 @@ impl NewTreeArgs {
                 ..TreeOptions::default()
             },
         )?)
-    }
-}
-
-/// The notation of keys and values in lines of input.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct LineNotation {
-    /// Keys and values are hex digits
-    #[arg(long, conflicts_with = "raw")]
-    pub(crate) hex: bool,
-    /// A backslash in a key or a value stands for itself, and not for an escape such as `\t`
-    #[arg(long)]
-    pub(crate) raw: bool,
-}
-
-impl LineNotation {
-    /// The bytes that a field of a line stands for in a tree of this codec.
-    pub(crate) fn read(self, field: &[u8], codec: CodecKind) -> Result<Vec<u8>, String> {
-        let notation = Notation {
-            hex: self.hex,
-            escaped: !self.raw,
-        };
-        notation.read(field, codec).map_err(|what| {
-            let may_be_raw = notation.escaped && !notation.hex && codec == CodecKind::Record;
-            if may_be_raw {
-                what + ", and `--raw` takes backslashes as they are"
-            } else {
-                what
-            }
-        })
-    }
-}
-
-/// The notation of keys and values.
-#[derive(Args, Clone, Copy, Debug, Default)]
-pub(crate) struct Notation {
-    /// Read and print keys and values as hex digits
-    #[arg(long, conflicts_with = "escaped")]
-    pub(crate) hex: bool,
-    /// Read keys and values as they are printed: `\t` `\n` `\r` `\\` `\xNN` stand for bytes
-    #[arg(long)]
-    pub(crate) escaped: bool,
-}
-
-impl Notation {
-    /// The bytes that a text stands for in a tree of this codec.
-    pub(crate) fn read(self, text: &[u8], codec: CodecKind) -> Result<Vec<u8>, String> {
-        if self.hex {
-            return text::from_hex(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)));
-        }
-        if codec == CodecKind::Word {
-            let number = std::str::from_utf8(text)
-                .ok()
-                .and_then(|text| text.parse::<u64>().ok());
-            let number = number.ok_or_else(|| {
-                let text = text::quoted(text);
-                format!(
-                    "{text} is no number, and this tree holds numbers; give one from 0 to 2^64 - 1"
-                )
-            });
-            return number.map(|number| number.to_be_bytes().to_vec());
-        }
-        if self.escaped {
-            let bytes =
-                text::unescape(text).map_err(|bad| format!("{}: {bad}", text::quoted(text)))?;
-            return Ok(bytes.into_owned());
-        }
-        Ok(text.to_vec())
-    }
-
-    /// An argument as bytes.
-    pub(crate) fn argument(self, text: &OsStr, codec: CodecKind) -> Result<Vec<u8>, Failure> {
-        self.read(text.as_bytes(), codec).map_err(Failure::Usage)
-    }
-
-    /// Bytes of a tree as text.
-    pub(crate) fn show(self, bytes: &[u8], codec: CodecKind) -> std::borrow::Cow<'_, str> {
-        if self.hex {
-            return text::to_hex(bytes).into();
-        }
-        match (codec, bytes.first_chunk::<8>()) {
-            (CodecKind::Word, Some(word)) => u64::from_be_bytes(*word).to_string().into(),
-            _ => text::escape(bytes),
-        }
-    }
-
-    /// Bytes of a tree as JSON, and a field that names their encoding: number, text, or hex.
-    pub(crate) fn add_json(
-        self,
-        object: &mut serde_json::Map<String, serde_json::Value>,
-        name: &str,
-        bytes: &[u8],
-        codec: CodecKind,
-    ) {
-        let (encoding, value) = match (codec, bytes.first_chunk::<8>(), std::str::from_utf8(bytes))
-        {
-            (CodecKind::Word, Some(word), _) if !self.hex => {
-                ("number", u64::from_be_bytes(*word).into())
-            }
-            (_, _, Ok(text)) if !self.hex => ("text", text.into()),
-            _ => ("hex", text::to_hex(bytes).into()),
-        };
-        object.insert(name.to_owned(), value);
-        object.insert(format!("{name}_encoding"), encoding.into());
     }
 }

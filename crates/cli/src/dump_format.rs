@@ -14,8 +14,8 @@ use std::str::FromStr;
 
 use everleaf::{CodecKind, Engine, TreeOptions};
 
-use crate::arguments::Notation;
 use crate::failure::Failure;
+use crate::forms::EntryForms;
 use crate::input::{LineRead, read_line, too_long};
 use crate::progress::many;
 use crate::text;
@@ -28,16 +28,11 @@ const END: &str = "# end of dump trees=";
 const AGAIN: &str = "; restore another copy of it, or make it again";
 const NO_LINE: &str =
     "neither an entry (key, tab, value) nor a line of the format; docs/DUMP.md describes it";
-/// How entries are written: words as numbers, records escaped.
-const NOTATION: Notation = Notation {
-    hex: false,
-    escaped: true,
-};
 
 /// Writes a dump.
 pub(crate) struct DumpWriter<W> {
     output: W,
-    codec: CodecKind,
+    forms: EntryForms,
     line: Vec<u8>,
     crc: u32,
     entries: u64,
@@ -48,12 +43,10 @@ pub(crate) struct DumpWriter<W> {
 impl<W: Write> DumpWriter<W> {
     pub(crate) fn new(mut output: W) -> Result<Self, Failure> {
         writeln!(output, "{FIRST}")?;
-        let line = Vec::new();
-        let codec = CodecKind::Record;
         Ok(Self {
             output,
-            codec,
-            line,
+            forms: EntryForms::of_dump(CodecKind::Record),
+            line: Vec::new(),
             crc: 0,
             entries: 0,
             trees_total: 0,
@@ -68,7 +61,7 @@ impl<W: Write> DumpWriter<W> {
         let name = text::escape(name.as_bytes());
         let line = format!("{TREE}engine={engine} codec={codec} name={name}\n");
         self.output.write_all(line.as_bytes())?;
-        self.codec = kind.codec;
+        self.forms = EntryForms::of_dump(kind.codec);
         self.crc = crc32c::crc32c(line.as_bytes());
         self.entries = 0;
         Ok(())
@@ -77,11 +70,11 @@ impl<W: Write> DumpWriter<W> {
     /// An entry of the tree begun last.
     pub(crate) fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), Failure> {
         self.line.clear();
-        self.line
-            .extend_from_slice(NOTATION.show(key, self.codec).as_bytes());
+        let key = self.forms.show_key(key)?;
+        self.line.extend_from_slice(key.as_bytes());
         self.line.push(b'\t');
-        self.line
-            .extend_from_slice(NOTATION.show(value, self.codec).as_bytes());
+        let value = self.forms.show_value(value)?;
+        self.line.extend_from_slice(value.as_bytes());
         self.line.push(b'\n');
         self.crc = crc32c::crc32c_append(self.crc, &self.line);
         self.entries += 1;
@@ -140,7 +133,8 @@ pub(crate) struct DumpReader<R> {
     name: String,
     line: Vec<u8>,
     number: u64,
-    codec: Option<CodecKind>,
+    /// Within a tree, the forms of its keys and values.
+    forms: Option<EntryForms>,
     crc: u32,
     entries: u64,
     trees_total: u64,
@@ -158,7 +152,7 @@ impl<R: BufRead> DumpReader<R> {
             name,
             line,
             number: 0,
-            codec: None,
+            forms: None,
             crc: 0,
             entries: 0,
             trees_total: 0,
@@ -245,7 +239,7 @@ impl<R: BufRead> DumpReader<R> {
     }
 
     fn entry(&mut self) -> Result<DumpPart, Failure> {
-        let Some(codec) = self.codec else {
+        let Some(forms) = &self.forms else {
             return Err(self.bad(format!("an entry outside of a tree{AGAIN}")));
         };
         self.crc = crc32c::crc32c_append(self.crc, &self.line);
@@ -259,12 +253,13 @@ impl<R: BufRead> DumpReader<R> {
                 self.bad(r"more than one tab; a tab in a key or a value is written as `\t`")
             );
         }
-        let read = |text| NOTATION.read(text, codec).map_err(|what| self.bad(what));
-        Ok(DumpPart::Entry(read(key)?, read(value)?))
+        let key = forms.read_key(key).map_err(|what| self.bad(what))?;
+        let value = forms.read_value(value).map_err(|what| self.bad(what))?;
+        Ok(DumpPart::Entry(key, value))
     }
 
     fn tree(&mut self, rest: &str) -> Result<DumpPart, Failure> {
-        if self.codec.is_some() {
+        if self.forms.is_some() {
             return Err(self.bad(format!("a tree begins before the last one ended{AGAIN}")));
         }
         let fields = rest.split_once(" name=").and_then(|(kind, name)| {
@@ -286,7 +281,7 @@ impl<R: BufRead> DumpReader<R> {
         let name = text::unescape(name.as_bytes()).map_err(|bad| self.bad(bad.to_string()))?;
         let name = String::from_utf8(name.into_owned())
             .map_err(|_| self.bad(format!("the name is not UTF-8{AGAIN}")))?;
-        self.codec = Some(codec);
+        self.forms = Some(EntryForms::of_dump(codec));
         self.entries = 0;
         self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
         Ok(DumpPart::Tree(
@@ -306,7 +301,7 @@ impl<R: BufRead> DumpReader<R> {
                 u32::from_str_radix(crc, 16).ok()?,
             ))
         });
-        if self.codec.take().is_none() || fields.is_none() {
+        if self.forms.take().is_none() || fields.is_none() {
             return Err(
                 self.bad("a tree's end reads `# end entries=... crc32c=...`, behind its entries")
             );
@@ -327,7 +322,7 @@ impl<R: BufRead> DumpReader<R> {
 
     fn end(&mut self, rest: &str) -> Result<DumpPart, Failure> {
         let expected = format!("{} entries={}", self.trees_total, self.entries_total);
-        if self.codec.is_some() || rest != expected {
+        if self.forms.is_some() || rest != expected {
             return Err(self.bad(format!(
                 "the dump should end with trees={expected}; it was changed{AGAIN}"
             )));

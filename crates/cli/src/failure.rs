@@ -19,6 +19,9 @@ pub(crate) enum Failure {
     /// A damaged pool of which nothing can be saved.
     #[error("{0}")]
     Unsalvageable(everleaf::Error),
+    /// A pool that is too damaged to be checked to the end.
+    #[error("{}", uncheckable(.0))]
+    Uncheckable(everleaf::Error),
     /// An error of the operating system.
     #[error("cannot {action}: {source}; {}", medium::remedy(source))]
     Io {
@@ -60,6 +63,16 @@ pub(crate) enum Failure {
         number: u64,
         /// The fault of the line.
         what: String,
+    },
+    /// A line of a script failed.
+    #[error("{input}, line {number}: {failure}")]
+    AtLine {
+        /// The name of the script.
+        input: String,
+        /// The number of the line, from 1.
+        number: u64,
+        /// Why it failed.
+        failure: Box<Failure>,
     },
     /// The arguments contradict each other.
     #[error("{0}")]
@@ -129,6 +142,17 @@ fn words(error: &Error) -> String {
         }
         _ => format!("{error}{}", hint(error)),
     }
+}
+
+/// An error that ends a check.
+fn uncheckable(error: &Error) -> String {
+    let at = error
+        .path()
+        .map_or_else(String::new, |path| format!("{}: ", path.display()));
+    format!(
+        "{at}the pool is {}, so it was not checked to the end; `everleaf dump --salvage` saves all whole entries",
+        error.what()
+    )
 }
 
 const SALVAGE: &str = " (`everleaf dump --salvage` saves all whole entries)";
@@ -253,6 +277,37 @@ impl Failure {
         }
     }
 
+    /// The error of the parser of a command line, without the usage below it.
+    pub(crate) fn of_parser(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let first = text.split("\n\n").next().unwrap_or_default();
+        let lines: Vec<&str> = first
+            .trim_start_matches("error: ")
+            .lines()
+            .map(str::trim)
+            .collect();
+        Self::Usage(lines.join(" "))
+    }
+
+    /// The failure of a check to read the pool, which must not advise a check.
+    pub(crate) fn of_check(self) -> Self {
+        match self {
+            Self::Store(error) if matches!(error.kind(), ErrorKind::Corrupt { .. }) => {
+                Self::Uncheckable(error)
+            }
+            other => other,
+        }
+    }
+
+    /// The failure, at a line of a script.
+    pub(crate) fn at_line(self, input: &str, number: u64) -> Self {
+        Self::AtLine {
+            input: input.to_owned(),
+            number,
+            failure: Box::new(self),
+        }
+    }
+
     /// The failure, and the work that had been done before it: in words, and as a JSON object.
     pub(crate) fn after(self, words: String, done: Value) -> Self {
         let Value::Object(done) = done else {
@@ -296,7 +351,7 @@ impl Failure {
                 _ if self.is_damage() => "damaged",
                 _ => "store",
             },
-            Self::Unsalvageable(_) => "damaged",
+            Self::Unsalvageable(_) | Self::Uncheckable(_) => "damaged",
             Self::Io { source, .. } => of_system(source),
             Self::DiskFull { .. } => "full",
             Self::NotReplaced(OutputError::InUse { .. }) => "locked",
@@ -307,7 +362,7 @@ impl Failure {
             Self::Usage(_) => "usage",
             Self::Refused(_) => "refused",
             Self::Interrupted => "interrupted",
-            Self::Halfway { failure, .. } => failure.kind(),
+            Self::Halfway { failure, .. } | Self::AtLine { failure, .. } => failure.kind(),
         }
     }
 
@@ -339,7 +394,11 @@ impl Failure {
 
     /// Whether the reader of the output closed it, as `head` does.
     pub(crate) fn is_closed_output(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        match self {
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Self::AtLine { failure, .. } => failure.is_closed_output(),
+            _ => false,
+        }
     }
 }
 

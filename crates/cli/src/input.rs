@@ -13,7 +13,8 @@ use crate::interrupt::Interruptible;
 use crate::text;
 
 /// The longest valid line: the longest key, a tab, the longest value, all of it escaped, and the
-/// line's end.
+/// line's end. (A line of a script of `apply` has a shorter value, since a transaction is no longer
+/// than a value.)
 pub(crate) const LINE_BYTES_MAX: usize = ESCAPE_BYTES * (KEY_BYTES_MAX + VALUE_BYTES_MAX) + 2;
 /// The longest escape of a byte: `\xNN`.
 const ESCAPE_BYTES: usize = 4;
@@ -69,6 +70,17 @@ impl Input {
             return self.read_any(line);
         }
         Ok(read)
+    }
+
+    /// Leaves out a byte order mark before the input.
+    pub(crate) fn skip_byte_order_mark(&mut self) -> Result<(), Failure> {
+        let begin = self.reader.fill_buf();
+        let begin = begin.map_err(Failure::io(format!("read {}", self.name)))?;
+        self.has_byte_order_mark = begin.starts_with(text::BYTE_ORDER_MARK.as_bytes());
+        if self.has_byte_order_mark {
+            self.reader.consume(text::BYTE_ORDER_MARK.len());
+        }
+        Ok(())
     }
 
     fn read_any(&mut self, line: &mut Vec<u8>) -> Result<LineRead, Failure> {

@@ -10,20 +10,22 @@ mod commands;
 mod context;
 mod dump_format;
 mod failure;
+mod forms;
 mod input;
 mod interrupt;
 mod progress;
+mod report;
 mod text;
 mod under_way;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use context::{Context, write_json};
+use context::Context;
 use failure::{Answer, Failure, Outcome};
+use report::{report, tell_script};
 
 /// Durable ordered indexes: a file of named trees that survives a crash.
 ///
@@ -71,7 +73,7 @@ fn run<C: Subcommand>(arguments: &[OsString], run: impl FnOnce(C, Context) -> Ou
                 .take_while(|argument| *argument != "--")
                 .any(|argument| argument == "--json")
             {
-                tell_script(&Failure::Usage(of_parser(&error)));
+                tell_script(&Failure::of_parser(&error));
             }
             // If this fails, the exit code still tells.
             let _ = error.print();
@@ -89,34 +91,6 @@ fn run<C: Subcommand>(arguments: &[OsString], run: impl FnOnce(C, Context) -> Ou
         Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
         Err(failure) => ExitCode::from(report(context, &failure)),
     }
-}
-
-/// The error of the parser, without the usage below it.
-fn of_parser(error: &clap::Error) -> String {
-    let text = error.render().to_string();
-    let first = text.split("\n\n").next().unwrap_or_default();
-    let lines: Vec<&str> = first
-        .trim_start_matches("error: ")
-        .lines()
-        .map(str::trim)
-        .collect();
-    lines.join(" ")
-}
-
-/// Reports a failure; returns the exit code.
-fn report(context: Context, failure: &Failure) -> u8 {
-    if context.json {
-        tell_script(failure);
-    }
-    let _ = writeln!(std::io::stderr(), "everleaf: {failure}");
-    failure.exit_code()
-}
-
-/// Prints a failure as JSON. Another thread may have locked standard output, so the bytes go to its
-/// file.
-fn tell_script(failure: &Failure) {
-    // If this fails, the exit code still tells.
-    let _ = child::raw_output().map(|mut output| write_json(&mut output, &failure.json()));
 }
 
 #[cfg(test)]

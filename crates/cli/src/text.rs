@@ -40,22 +40,21 @@ impl BadText {
 const CUT_OFF: &str = "an escape that is cut off";
 
 /// The byte order mark. Some programs write it before a text, where it is no part of the text.
-const BYTE_ORDER_MARK: char = '\u{feff}';
+pub(crate) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Removes a byte order mark from the first line of a text; returns whether there was one.
 pub(crate) fn remove_byte_order_mark(line: &mut Vec<u8>) -> bool {
-    let mut mark = [0; 4];
-    let mark = BYTE_ORDER_MARK.encode_utf8(&mut mark).as_bytes();
-    let has_mark = line.starts_with(mark);
+    let has_mark = line.starts_with(BYTE_ORDER_MARK.as_bytes());
     if has_mark {
-        line.drain(..mark.len());
+        line.drain(..BYTE_ORDER_MARK.len());
     }
     has_mark
 }
 
 fn is_plain(character: char) -> bool {
     // The first key of a text could begin with a byte order mark, which a reader leaves out.
-    character != '\\' && character != BYTE_ORDER_MARK && !character.is_control()
+    let is_byte_order_mark = BYTE_ORDER_MARK.starts_with(character);
+    character != '\\' && !is_byte_order_mark && !character.is_control()
 }
 
 /// The escaped form of bytes.
@@ -133,6 +132,50 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Cow<'_, [u8]>, BadText> {
         at += length;
     }
     Ok(Cow::Owned(bytes))
+}
+
+/// The bytes of a text, which may be in escaped form; or its fault, in words.
+pub(crate) fn maybe_unescaped(text: &[u8], is_escaped: bool) -> Result<Cow<'_, [u8]>, String> {
+    if !is_escaped {
+        return Ok(Cow::Borrowed(text));
+    }
+    unescape(text).map_err(|bad| format!("{}: {bad}", quoted(text)))
+}
+
+/// The fields of a line of CSV; `None` if it is more than one line.
+pub(crate) fn csv_fields(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let is_plain = !line.iter().any(|byte| b"\"\r\n".contains(byte));
+    if is_plain {
+        let fields = line.split(|byte| *byte == b',');
+        return Some(fields.map(<[u8]>::to_vec).collect());
+    }
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(line);
+    let mut record = csv::ByteRecord::new();
+    let mut next = csv::ByteRecord::new();
+    // Reading from memory does not fail.
+    let has_one = reader.read_byte_record(&mut record).unwrap_or(false);
+    let has_more = reader.read_byte_record(&mut next).unwrap_or(true);
+    if !has_one || has_more {
+        return None;
+    }
+    Some(record.iter().map(<[u8]>::to_vec).collect())
+}
+
+/// The line of CSV with these fields, without its end.
+pub(crate) fn csv_line<T: AsRef<[u8]>>(fields: &[T]) -> Vec<u8> {
+    let mut line = Vec::new();
+    let mut writer = csv::WriterBuilder::new()
+        .terminator(csv::Terminator::Any(b'\n'))
+        .from_writer(&mut line);
+    // Writing to memory does not fail.
+    let _ = writer.write_record(fields);
+    let _ = writer.flush();
+    drop(writer);
+    line.pop();
+    line
 }
 
 /// A command line to be pasted into a shell. Arguments that are not UTF-8 are shown with

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use everleaf::{CodecKind, Error, ErrorKind, Store, Transaction, Tree, View};
+use everleaf::{Error, ErrorKind, Store, Transaction, Tree, View};
 use serde::Serialize;
 
-use crate::arguments::{LineNotation, Notation, PoolArgs};
+use crate::arguments::PoolArgs;
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
+use crate::forms::FormArgs;
 use crate::input::{Input, LineRead, note_byte_order_mark, too_long};
 use crate::{interrupt, progress, text};
 
@@ -23,8 +24,13 @@ pub(crate) struct Args {
     /// field. A byte order mark before the first line is left out
     #[arg(default_value = "-")]
     file: PathBuf,
-    #[command(flatten)]
-    notation: LineNotation,
+    /// Keys and values are hex digits
+    #[arg(long, conflicts_with = "escaped")]
+    hex: bool,
+    /// Names, keys and values are in the form that `scan` prints: `\t` `\n` `\r` `\\` `\xNN` stand for
+    /// bytes
+    #[arg(long)]
+    escaped: bool,
 }
 
 /// The first field of a line.
@@ -123,6 +129,12 @@ enum Undone {
     Failed(Failure),
 }
 
+impl From<Failure> for Undone {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
 impl From<Error> for Undone {
     fn from(error: Error) -> Self {
         Self::Failed(error.into())
@@ -181,14 +193,19 @@ impl Args {
         })
     }
 
+    /// The options for the forms of keys and values, in all trees.
+    fn forms(&self) -> FormArgs {
+        FormArgs {
+            hex: self.hex,
+            escaped: self.escaped,
+            ..FormArgs::default()
+        }
+    }
+
     fn tree_name(&self, field: &[u8]) -> Result<String, String> {
         // A name is text, also where keys are hex digits.
-        let notation = LineNotation {
-            hex: false,
-            ..self.notation
-        };
-        let name = notation.read(field, CodecKind::Record)?;
-        String::from_utf8(name).map_err(|_| {
+        let name = text::maybe_unescaped(field, self.escaped)?;
+        String::from_utf8(name.into_owned()).map_err(|_| {
             let field = text::quoted(field);
             format!("{field} is no name of a tree, since it is not UTF-8; `everleaf trees` lists the names")
         })
@@ -218,8 +235,8 @@ impl Args {
     }
 
     fn step(&self, tree: Tree, line: &Line) -> Result<Step, String> {
-        let codec = tree.kind().codec;
-        let value = || self.notation.read(&line.value, codec);
+        let forms = self.forms().of_tree(&tree);
+        let value = || forms.read_value(&line.value);
         let action = match line.verb {
             Verb::Expect => Action::Expect(value()?),
             Verb::ExpectAbsent => Action::ExpectAbsent,
@@ -229,7 +246,7 @@ impl Args {
         };
         Ok(Step {
             number: line.number,
-            key: self.notation.read(&line.key, codec)?,
+            key: forms.read_key(&line.key)?,
             tree,
             action,
         })
@@ -317,17 +334,21 @@ fn expect(step: &Step, holds: bool, found: Option<&[u8]>) -> Result<(), Undone> 
     if holds {
         return Ok(());
     }
-    let codec = step.tree.kind().codec;
-    let shown = |bytes: &[u8]| text::quoted(Notation::default().show(bytes, codec).as_bytes());
+    let forms = FormArgs::default().of_tree(&step.tree);
     let state = match found {
-        Some(value) => format!("has the value {}", shown(value)),
+        Some(value) => {
+            let value = forms.show_value(value)?;
+            format!("has the value {}", text::quoted(value.as_bytes()))
+        }
         None => "is absent".to_owned(),
     };
+    let key = forms.show_key(&step.key)?;
+    let key = text::quoted(key.as_bytes());
     let name = step.tree.name();
     Err(Undone::Unmet(Unmet {
         applied: false,
         line: step.number,
-        what: format!("key {} of tree {name:?} {state}", shown(&step.key)),
+        what: format!("key {key} of tree {name:?} {state}"),
     }))
 }
 

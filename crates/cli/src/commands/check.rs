@@ -207,6 +207,10 @@ impl Findings {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    check(args, context).map_err(Failure::of_check)
+}
+
+fn check(args: &Args, context: Context) -> Outcome {
     let mended = if args.repair {
         repair(args, context)?
     } else {

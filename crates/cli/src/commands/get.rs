@@ -3,51 +3,78 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use crate::arguments::{Notation, PoolArgs, TreeArgs};
+use serde_json::Map;
+
+use crate::arguments::{PoolArgs, TreeArgs};
 use crate::context::{Context, write_json};
 use crate::failure::{Answer, Outcome};
+use crate::forms::{EntryForms, FormArgs, JsonEncoding};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
+    #[command(flatten)]
+    get: GetArgs,
+}
+
+/// The arguments without the pool, which the shell takes as well.
+#[derive(clap::Args, Debug)]
+pub(super) struct GetArgs {
     /// The key
-    key: OsString,
+    #[arg(allow_negative_numbers = true)]
+    pub(super) key: OsString,
     #[command(flatten)]
-    tree: TreeArgs,
+    pub(super) tree: TreeArgs,
     #[command(flatten)]
-    notation: Notation,
+    pub(super) forms: FormArgs,
     /// Print the value's bytes as they are, and nothing else
-    #[arg(long, conflicts_with = "hex")]
+    #[arg(long, conflicts_with_all = ["hex", "value_type"])]
     raw: bool,
+}
+
+impl GetArgs {
+    /// Prints the value of a key, if there is one.
+    pub(super) fn answer(
+        &self,
+        context: Context,
+        forms: &EntryForms,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Outcome {
+        let mut output = Context::output();
+        if context.json {
+            let mut object = Map::new();
+            let mut keys = JsonEncoding::of_keys(forms);
+            keys.note(key);
+            keys.add(&mut object, "key", key)?;
+            object.insert("found".to_owned(), value.is_some().into());
+            if let Some(value) = value {
+                let mut values = JsonEncoding::of_values(forms);
+                values.note(value);
+                values.add(&mut object, "value", value)?;
+            }
+            write_json(&mut output, &object)?;
+        } else if let Some(value) = value {
+            if self.raw {
+                output.write_all(value)?;
+            } else {
+                writeln!(output, "{}", forms.show_value(value)?)?;
+            }
+        }
+        output.flush()?;
+        if value.is_none() && !context.json {
+            context.note("the key is absent");
+        }
+        Ok(Answer::from_bool(value.is_some()))
+    }
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.read(context)?;
-    let tree = args.tree.open(&store)?;
-    let codec = tree.kind().codec;
-    let notation = args.notation;
-    let key = notation.argument(&args.key, codec)?;
+    let tree = args.get.tree.open(&store)?;
+    let forms = args.get.forms.of_tree(&tree);
+    let key = forms.key_argument(&args.get.key)?;
     let value = tree.get(&key)?;
-    let mut output = Context::output();
-    if context.json {
-        let mut object = serde_json::Map::new();
-        notation.add_json(&mut object, "key", &key, codec);
-        object.insert("found".to_owned(), value.is_some().into());
-        if let Some(value) = &value {
-            notation.add_json(&mut object, "value", value, codec);
-        }
-        write_json(&mut output, &object)?;
-    } else if let Some(value) = &value {
-        if args.raw {
-            output.write_all(value)?;
-        } else {
-            writeln!(output, "{}", notation.show(value, codec))?;
-        }
-    }
-    output.flush()?;
-    if value.is_none() && !context.json {
-        context.note("the key is absent");
-    }
-    Ok(Answer::from_bool(value.is_some()))
+    args.get.answer(context, &forms, &key, value.as_deref())
 }

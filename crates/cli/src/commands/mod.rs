@@ -36,11 +36,11 @@ pub(crate) enum Command {
     /// Store this machine's own paths, kill the writer in mid-write, and prove that nothing
     /// acknowledged is lost
     Demo(demo::Args),
-    /// Store lines of `key TAB value`
+    /// Store the entries of a file: lines of `key TAB value`, or a table in CSV or TSV
     ///
-    /// Lines are read as `scan` prints them, so `scan | load` copies a tree. They are made durable
-    /// in groups, each at most a tenth of a second after it was read. Entries that are reported as
-    /// stored are durable.
+    /// With --escaped lines are read as `scan` prints them, so `scan | load --escaped` copies a tree.
+    /// Entries are made durable in groups, each at most a tenth of a second after it was read. Those
+    /// that are reported as stored are durable.
     Load(load::Args),
     /// Run a script of conditions and writes as one transaction; exit code 1, and no change, if a
     /// condition does not hold

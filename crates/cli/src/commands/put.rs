@@ -5,11 +5,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use everleaf::{CodecKind, VALUE_BYTES_MAX};
+use everleaf::VALUE_BYTES_MAX;
 
-use crate::arguments::{NewTreeArgs, Notation, PoolArgs};
+use crate::arguments::{NewTreeArgs, PoolArgs};
 use crate::context::Context;
 use crate::failure::{Answer, Failure, Outcome};
+use crate::forms::{EntryForms, FormArgs};
 use crate::input::{Input, LINE_BYTES_MAX};
 use crate::interrupt;
 
@@ -19,9 +20,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
     /// The key
+    #[arg(allow_negative_numbers = true)]
     key: OsString,
     /// The value; `-` is standard input, as it is
-    #[arg(required_unless_present = "value_file")]
+    #[arg(required_unless_present = "value_file", allow_negative_numbers = true)]
     value: Option<OsString>,
     /// Take the value from this file, as it is
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
@@ -29,7 +31,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     tree: NewTreeArgs,
     #[command(flatten)]
-    notation: Notation,
+    forms: FormArgs,
 }
 
 impl Args {
@@ -56,16 +58,10 @@ impl Args {
     }
 
     /// Key and value as bytes.
-    fn entry(&self, value: &[u8], codec: CodecKind) -> Result<(Vec<u8>, Vec<u8>), Failure> {
-        let is_text = codec == CodecKind::Word || self.notation.hex || self.notation.escaped;
-        // A file of text ends with a line feed that is not a part of it.
-        let value = if is_text {
-            value.strip_suffix(b"\n").unwrap_or(value)
-        } else {
-            value
-        };
-        let value = self.notation.read(value, codec).map_err(Failure::Usage)?;
-        Ok((self.notation.argument(&self.key, codec)?, value))
+    fn entry(&self, value: &[u8], forms: &EntryForms) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+        let key = forms.key_argument(&self.key)?;
+        let value = forms.read_value_file(value).map_err(Failure::Usage)?;
+        Ok((key, value))
     }
 
     /// Opens the tree, calls `write` with it, key and value, and closes the store. Neither pool nor
@@ -77,10 +73,11 @@ impl Args {
     ) -> Result<T, Failure> {
         let value = self.value()?;
         if self.pool.is_new() {
-            self.entry(&value, self.tree.new_codec())?;
+            let forms = self.forms.of_new_tree(self.tree.new_codec());
+            self.entry(&value, &forms)?;
         }
         self.pool.write(context, |store| {
-            let (key, value) = self.entry(&value, self.tree.codec(store)?)?;
+            let (key, value) = self.entry(&value, &self.tree.forms(store, &self.forms)?)?;
             Ok(write(&self.tree.open(store)?, &key, &value)?)
         })
     }

@@ -6,9 +6,10 @@ use std::ops::Bound;
 use everleaf::{Bounds, CodecKind, Store, Tree};
 use serde_json::json;
 
-use crate::arguments::{Notation, PoolArgs, RangeArgs, TreeArgs};
+use crate::arguments::{PoolArgs, RangeArgs, TreeArgs};
 use crate::context::Context;
 use crate::failure::{Failure, Outcome};
+use crate::forms::{EntryForms, FormArgs};
 use crate::under_way::Writes;
 use crate::{interrupt, progress};
 
@@ -17,7 +18,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
     /// The key; or give --prefix, --from or --to, for all keys of a range, or --all
-    #[arg(required_unless_present_any = ["from", "to", "prefix", "all"], conflicts_with_all = ["from", "to", "prefix", "all"])]
+    #[arg(required_unless_present_any = ["from", "to", "prefix", "all"], conflicts_with_all = ["from", "to", "prefix", "all"], allow_negative_numbers = true)]
     key: Option<OsString>,
     #[command(flatten)]
     range: RangeArgs,
@@ -28,7 +29,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
-    notation: Notation,
+    forms: FormArgs,
 }
 
 /// All forms.
@@ -42,8 +43,8 @@ const TOGETHER: usize = 4096;
 
 impl Args {
     /// The range to remove. It holds every key only if the user gave --all.
-    fn bounds(&self, codec: CodecKind) -> Result<Bounds, Failure> {
-        let bounds = self.range.bounds(self.notation, codec)?;
+    fn bounds(&self, forms: &EntryForms, codec: CodecKind) -> Result<Bounds, Failure> {
+        let bounds = self.range.bounds(forms)?;
         let is_whole = holds_every_key(&bounds, codec);
         if is_whole && !self.all {
             return Err(Failure::Usage(
@@ -115,10 +116,13 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let store = args.pool.open(context, false)?;
     interrupt::gently();
     let tree = args.tree.open(&store)?;
-    let codec = tree.kind().codec;
+    let forms = args.forms.of_tree(&tree);
     let removed = match &args.key {
-        Some(key) => tree.remove(args.notation.argument(key, codec)?)?.into(),
-        None => remove_all(&store, &tree, &args.bounds(codec)?, context)?,
+        Some(key) => tree.remove(forms.key_argument(key)?)?.into(),
+        None => {
+            let bounds = args.bounds(&forms, tree.kind().codec)?;
+            remove_all(&store, &tree, &bounds, context)?
+        }
     };
     drop(tree);
     store.close()?;

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::dump::Output;
-use super::violations::{ListedViolation, Violations, list};
+use super::violations::{ListedViolation, Violations, list, with_keys};
 use crate::context::Context;
 use crate::dump_format::DumpWriter;
 use crate::failure::Failure;
@@ -17,6 +17,7 @@ use crate::{interrupt, progress};
 #[derive(Serialize)]
 pub(super) struct Damages {
     damages: u64,
+    #[serde(serialize_with = "with_keys")]
     first_damages: Vec<ListedViolation>,
     /// Entries that are damaged themselves.
     damaged_entries: u64,

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use everleaf::Store;
 use serde::Serialize;
 
 use crate::arguments::PoolArgs;
@@ -25,7 +26,11 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.read(context)?;
+    print(&args.pool.read(context)?, context)
+}
+
+/// Prints the trees of a store.
+pub(super) fn print(store: &Store, context: Context) -> Outcome {
     let mut rows = Vec::new();
     for info in store.trees()? {
         let (engine, codec) = info.kind.map_or(("unknown", "unknown"), |kind| {

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 
 use everleaf::{CodecKind, KeysBetween, LeftOut, LostCopy, Part, StoreViolation};
-use serde::Serialize;
+use serde::ser::Error as _;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::arguments::Notation;
 use crate::context::Context;
+use crate::forms::{FormArgs, JsonEncoding};
 use crate::{progress, text};
 
 /// A violation, and where it is, as far as that is known. Violations that are the same in all words
@@ -18,14 +19,21 @@ pub(super) struct ListedViolation {
     tree: Option<String>,
     offset: Option<u64>,
     what: String,
-    /// The keys between which the lost ones lie: `above` and `below`, and how they are written.
-    #[serde(flatten)]
-    keys: Map<String, Value>,
+    /// The keys between which the lost ones lie. [`with_keys`] adds them.
+    #[serde(skip)]
+    keys: Option<KeysOfTree>,
     /// The same in words.
     #[serde(skip)]
     keys_in_words: Option<String>,
     /// How often it was found.
     count: u64,
+}
+
+/// Keys between which others were lost, and the codec of their tree.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct KeysOfTree {
+    between: KeysBetween,
+    codec: CodecKind,
 }
 
 impl ListedViolation {
@@ -34,7 +42,7 @@ impl ListedViolation {
             tree,
             offset,
             what,
-            keys: Map::new(),
+            keys: None,
             keys_in_words: None,
             count: 1,
         }
@@ -42,18 +50,14 @@ impl ListedViolation {
 
     /// Damage that a salvage of a tree found.
     pub(super) fn of_salvage(tree: &str, codec: CodecKind, left_out: LeftOut) -> Self {
-        let KeysBetween { above, below } = &left_out.keys;
-        let mut keys = Map::new();
-        let notation = Notation::default();
-        if let Some(key) = above {
-            notation.add_json(&mut keys, "above", key, codec);
-        }
-        if let Some(key) = below {
-            notation.add_json(&mut keys, "below", key, codec);
-        }
+        let keys_in_words = keys_in_words(&left_out, codec);
+        let keys = KeysOfTree {
+            between: left_out.keys,
+            codec,
+        };
         Self {
-            keys,
-            keys_in_words: keys_in_words(&left_out, codec),
+            keys: Some(keys),
+            keys_in_words,
             ..Self::new(Some(tree.to_owned()), Some(left_out.offset), left_out.what)
         }
     }
@@ -223,6 +227,56 @@ impl Violations {
             context.note(format!("{what}: {violation}"));
         }
     }
+}
+
+/// Writes a list as JSON, with the neighbours of lost keys: the fields `above` and `below`, and their
+/// encodings. All keys of trees of byte strings have one encoding.
+pub(super) fn with_keys<S: Serializer>(
+    listed: &[ListedViolation],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let of_words = FormArgs::default().of_new_tree(CodecKind::Word);
+    let of_records = FormArgs::default().of_new_tree(CodecKind::Record);
+    let words = JsonEncoding::of_keys(&of_words);
+    let mut records = JsonEncoding::of_keys(&of_records);
+    for KeysOfTree { between, codec } in listed.iter().filter_map(|listed| listed.keys.as_ref()) {
+        if *codec != CodecKind::Word {
+            for key in between.above.iter().chain(&between.below) {
+                records.note(key);
+            }
+        }
+    }
+    let mut objects = Vec::with_capacity(listed.len());
+    for violation in listed {
+        let mut object = Map::new();
+        if let Some(KeysOfTree { between, codec }) = &violation.keys {
+            let encoding = if *codec == CodecKind::Word {
+                &words
+            } else {
+                &records
+            };
+            for (name, key) in [("above", &between.above), ("below", &between.below)] {
+                if let Some(key) = key {
+                    let added = encoding.add(&mut object, name, key);
+                    added.map_err(S::Error::custom)?;
+                }
+            }
+        }
+        objects.push(WithKeys {
+            violation,
+            keys: object,
+        });
+    }
+    objects.serialize(serializer)
+}
+
+/// A violation with the neighbours of the keys that it cost.
+#[derive(Serialize)]
+struct WithKeys<'v> {
+    #[serde(flatten)]
+    violation: &'v ListedViolation,
+    #[serde(flatten)]
+    keys: Map<String, Value>,
 }
 
 /// Adds a violation to a list, unless that is full. One that is in the list is counted there.

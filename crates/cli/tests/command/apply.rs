@@ -37,7 +37,8 @@ fn a_script_is_applied_as_a_whole() {
                   put\tcounts\t1\t11\n\
                   remove\tlate\tk\n\
                   remove\tlate\tno such key\n";
-    let said = run_with(&on("apply", &pool, &["-", "--json"]), script.as_bytes()).expect(0);
+    let escaped = ["-", "--escaped", "--json"];
+    let said = run_with(&on("apply", &pool, &escaped), script.as_bytes()).expect(0);
     assert_eq!(
         said.json(),
         json!({ "applied": true, "conditions": 5, "put": 4, "removed": 1 })
@@ -136,7 +137,10 @@ fn a_bad_line_is_named_and_nothing_is_written() {
             "put\tcounts\tone\t1",
             ["\"one\" is no number", "; give one from 0"],
         ),
-        ("put\taccounts\tk\t\\q", ["an unknown escape", "`--raw`"]),
+        (
+            "put\taccounts\tk\t\\q",
+            ["an unknown escape", "the escapes are"],
+        ),
         (
             "put\taccounts\\xff\tk\tv",
             ["is not UTF-8", "`everleaf trees`"],
@@ -144,7 +148,7 @@ fn a_bad_line_is_named_and_nothing_is_written() {
         (&long_key, ["65537", "65536"]),
     ] {
         let script = format!("put\taccounts\tada\t0\n{line}\n");
-        let said = run_with(&on("apply", &pool, &[]), script.as_bytes()).expect(3);
+        let said = run_with(&on("apply", &pool, &["-", "--escaped"]), script.as_bytes()).expect(3);
         let last = said.errors.lines().last().unwrap();
         assert!(
             last.starts_with("everleaf: standard input, line 2: ")
@@ -161,13 +165,13 @@ fn a_bad_line_is_named_and_nothing_is_written() {
 }
 
 #[test]
-fn a_script_is_hex_or_raw_if_asked() {
+fn a_script_is_hex_or_escaped_if_asked() {
     let (_folder, pool) = pool();
     sample(&pool);
     let hex = b"expect\taccounts\t616461\t3730\nput\taccounts\t00ff\t\nput\tcounts\t0000000000000002\t0000000000000003\n";
     run_with(&on("apply", &pool, &["-", "--hex"]), hex).expect(0);
     let raw = b"put\taccounts\ta\\tb\t\\\n";
-    run_with(&on("apply", &pool, &["-", "--raw"]), raw).expect(0);
+    run_with(&on("apply", &pool, &["-"]), raw).expect(0);
     let said = run(&on("scan", &pool, &["--tree", "accounts", "--hex"])).expect(0);
     assert!(
         said.text().starts_with("00ff\t\n615c7462\t5c\n"),
@@ -175,7 +179,11 @@ fn a_script_is_hex_or_raw_if_asked() {
     );
     let said = run(&on("get", &pool, &["2", "--tree", "counts"])).expect(0);
     assert_eq!(said.text(), "3\n");
-    run_with(&on("apply", &pool, &["-", "--raw", "--hex"]), b"").expect(2);
+    let escaped = b"put\taccounts\ta\\\\tb\t\\x5c\\n\n";
+    run_with(&on("apply", &pool, &["-", "--escaped"]), escaped).expect(0);
+    let said = run(&on("get", &pool, &["a\\tb", "--tree", "accounts", "--raw"])).expect(0);
+    assert_eq!(said.text(), "\\\n");
+    run_with(&on("apply", &pool, &["-", "--escaped", "--hex"]), b"").expect(2);
 }
 
 #[test]

@@ -455,7 +455,7 @@ fn a_scan_is_loaded_as_it_was() {
     run(&on("put", &pool, &["ff00", "fe", "--hex"])).expect(0);
     let scanned = run(&on("scan", &pool, &[])).expect(0).output;
     let other = folder.path().join("other.pool");
-    run_with(&on("load", &other, &[]), &scanned).expect(0);
+    run_with(&on("load", &other, &["--escaped"]), &scanned).expect(0);
     assert_eq!(run(&on("scan", &other, &[])).expect(0).output, scanned);
     assert_eq!(
         run(&on("get", &other, &["back\\slash", "--raw"]))
@@ -469,7 +469,7 @@ fn a_scan_is_loaded_as_it_was() {
     assert_eq!(run(&on("scan", &third, &[])).expect(0).output, scanned);
     // The output of other programs has backslashes of its own.
     run_with(
-        &on("load", &third, &["--raw", "--tree", "raw"]),
+        &on("load", &third, &["--tree", "raw"]),
         b"C:\\new\t\\\\host\n",
     )
     .expect(0);
@@ -628,14 +628,14 @@ fn a_byte_order_mark_before_the_first_line_is_left_out() {
     run(&on("rm", &pool, &["a"])).expect(0);
     let scan = run(&on("scan", &pool, &[])).expect(0).output;
     run(&on("rm", &pool, &["--all"])).expect(0);
-    let said = load(&[], &scan);
+    let said = load(&["--escaped"], &scan);
     assert!(!said.errors.contains(note), "{said:?}");
     assert_eq!(run(&on("scan", &pool, &[])).expect(0).output, scan);
     // A file without any line.
     let said = load(&["--json"], b"\xef\xbb\xbf");
     assert_eq!(said.json()["stored"], json!(0));
     assert!(said.errors.contains(note), "{said:?}");
-    let said = load(&["--quiet", "--raw"], b"\xef\xbb\xbfc\t3\n");
+    let said = load(&["--quiet"], b"\xef\xbb\xbfc\t3\n");
     assert_eq!(said.errors, "");
     assert_eq!(run(&on("get", &pool, &["c"])).expect(0).text(), "3\n");
 }

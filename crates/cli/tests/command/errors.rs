@@ -119,16 +119,16 @@ fn a_malformed_line_is_shown_as_it_was_written() {
         ),
         (
             "a\\q\t1\n",
-            &[],
+            &["--escaped"],
             &[
                 r#"line 1: "a\q": an unknown escape at byte 1"#,
-                "`--raw`",
+                "the escapes are",
                 "`--skip-bad`",
             ],
         ),
         (
             "a\t\\\n",
-            &[],
+            &["--escaped"],
             &[r#"line 1: "\": an escape that is cut off at byte 0"#],
         ),
         (

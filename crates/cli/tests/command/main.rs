@@ -14,3 +14,5 @@ mod kills;
 mod lab;
 mod progress;
 mod repair;
+mod tables;
+mod typed;

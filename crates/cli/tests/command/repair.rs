@@ -300,3 +300,62 @@ fn lost_keys_are_named_by_their_neighbours_and_equal_lines_are_counted() {
         assert!(said.errors.contains(words), "{said:?}");
     }
 }
+
+/// One answer lists keys that are text and keys that are not. All of them are in hex digits then.
+#[test]
+fn neighbours_of_lost_keys_have_one_encoding() {
+    let (_folder, pool) = pool();
+    let mut entries = Vec::new();
+    for number in 0..200_u32 {
+        entries.extend(format!("key {number:03}\tvalue {number:03}\n").bytes());
+    }
+    entries.extend(b"key 900\xff\tv\nkey 901\tvalue 901\n");
+    run_with(&on("load", &pool, &[]), &entries).expect(0);
+    let mut bytes = fs::read(&pool).unwrap();
+    for number in ["100", "901"] {
+        let value = format!("value {number}");
+        let at = bytes
+            .windows(value.len())
+            .position(|window| window == value.as_bytes())
+            .unwrap();
+        bytes[at] ^= 1;
+    }
+    fs::write(&pool, &bytes).unwrap();
+    let answer = salvage_in_part(&pool, &pool.with_file_name("saved.dump"));
+    let damages = answer["first_damages"].as_array().unwrap();
+    let mut encodings = Vec::new();
+    for damage in damages {
+        for field in ["above_encoding", "below_encoding"] {
+            encodings.extend(damage[field].as_str());
+        }
+    }
+    assert_eq!(encodings, ["hex"; 3], "{answer}");
+    assert_eq!(damages[0]["above"], "6b657920303939", "{answer}");
+}
+
+/// The text of a damage was once nested in another one, and a check advised a check.
+#[test]
+fn damage_is_told_once_and_a_check_advises_no_check() {
+    let (_folder, pool) = pool();
+    run_with(&on("load", &pool, &[]), b"apple\t12\nbanana\t80\n").expect(0);
+    let mut bytes = fs::read(&pool).unwrap();
+    let key = bytes.windows(6).position(|window| window == b"banana");
+    let key = key.unwrap();
+    // The lengths of the record.
+    bytes[key - 8..key].fill(0xff);
+    fs::write(&pool, &bytes).unwrap();
+    let checked = run(&on("check", &pool, &[])).expect(1);
+    let first = checked.text().lines().next().unwrap();
+    assert!(first.starts_with("tree \"main\", offset 0x"), "{checked:?}");
+    assert!(
+        first.ends_with(": a record with impossible lengths"),
+        "{checked:?}"
+    );
+    assert!(!checked.text().contains("check`"), "{checked:?}");
+    let refused = run(&on("dump", &pool, &[])).expect(3).errors;
+    assert_eq!(refused.matches("damaged at offset").count(), 1, "{refused}");
+    assert!(
+        refused.contains(": a record with impossible lengths; `everleaf check`"),
+        "{refused}"
+    );
+}

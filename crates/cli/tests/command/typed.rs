@@ -1,0 +1,164 @@
+//! Keys and values of types: `--key-type`, `--value-type`; and the encodings of answers in JSON.
+
+use crate::common::{on, pool, run, run_with};
+use everleaf::Store;
+use serde_json::json;
+
+/// The command and the library have the same encodings, both ways.
+#[test]
+fn typed_entries_are_those_of_the_library() {
+    let (_folder, pool) = pool();
+    let types = ["--key-type", "text,i32", "--value-type", "f64"];
+    run(&on(
+        "put",
+        &pool,
+        &[&["ada,-7", "1.5"], &types[..]].concat(),
+    ))
+    .expect(0);
+    run(&on(
+        "insert",
+        &pool,
+        &[&["ada,8", "-2"], &types[..]].concat(),
+    ))
+    .expect(0);
+    run(&on(
+        "insert",
+        &pool,
+        &[&["ada,8", "3"], &types[..]].concat(),
+    ))
+    .expect(1);
+    {
+        let store = Store::open(&pool).unwrap();
+        let readings = store.typed::<(String, i32), f64>("main").unwrap();
+        let found = readings.get(&("ada".to_owned(), -7)).unwrap();
+        assert_eq!(found, Some(1.5));
+        readings.put(&("a,b".to_owned(), 1), &0.25).unwrap();
+        drop(readings);
+        store.close().unwrap();
+    }
+    let scanned = run(&on("scan", &pool, &types)).expect(0);
+    assert_eq!(
+        scanned.text(),
+        "\"a,b\",1\t0.25\nada,-7\t1.5\nada,8\t-2.0\n"
+    );
+    let of_ada = run(&on(
+        "scan",
+        &pool,
+        &[&["--prefix", "ada"], &types[..]].concat(),
+    ))
+    .expect(0);
+    assert_eq!(of_ada.text().lines().count(), 2);
+    let from = run(&on(
+        "scan",
+        &pool,
+        &[&["--from", "ada,0"], &types[..]].concat(),
+    ))
+    .expect(0);
+    assert_eq!(from.text(), "ada,8\t-2.0\n");
+    let got = run(&on(
+        "get",
+        &pool,
+        &[&["ada,-7", "--json"], &types[..]].concat(),
+    ))
+    .expect(0);
+    assert_eq!(
+        got.json(),
+        json!({ "found": true, "key": ["ada", -7], "key_encoding": "text,i32", "value": 1.5, "value_encoding": "f64" })
+    );
+    // The lines of a scan are read as they were printed.
+    let load = on(
+        "load",
+        &pool,
+        &[&["--tree", "copy", "--escaped"], &types[..]].concat(),
+    );
+    run_with(&load, &scanned.output).expect(0);
+    let again = run(&on(
+        "scan",
+        &pool,
+        &[&["--tree", "copy"], &types[..]].concat(),
+    ))
+    .expect(0);
+    assert_eq!(again.text(), scanned.text());
+    let rm = [&["ada,8", "--tree", "copy"], &types[..2]].concat();
+    run(&on("rm", &pool, &rm)).expect(0);
+    run(&on("rm", &pool, &rm)).expect(1);
+}
+
+#[test]
+fn negative_numbers_need_no_quotes() {
+    let (_folder, pool) = pool();
+    let types = ["--key-type", "i64", "--value-type", "i64"];
+    run(&on("put", &pool, &[&["-5", "-6"], &types[..]].concat())).expect(0);
+    run(&on("put", &pool, &[&["3", "4"], &types[..]].concat())).expect(0);
+    let scan = [&["--from", "-5", "--to", "0"], &types[..]].concat();
+    assert_eq!(run(&on("scan", &pool, &scan)).expect(0).text(), "-5\t-6\n");
+}
+
+#[test]
+fn a_wrong_type_is_told_with_a_way_out() {
+    let (_folder, pool) = pool();
+    let said = run(&on("put", &pool, &["x", "v", "--key-type", "u64"])).expect(2);
+    assert!(said.errors.contains("\"x\" is no u64"), "{said:?}");
+    assert!(!pool.exists());
+    let said = run(&on("put", &pool, &["x", "v", "--key-type", "string"])).expect(2);
+    assert!(said.errors.contains("the types are u8"), "{said:?}");
+    run(&on("put", &pool, &["a key", "v"])).expect(0);
+    for more in [&[][..], &["--json"]] {
+        let scan = [&["--key-type", "u64"], more].concat();
+        let said = run(&on("scan", &pool, &scan)).expect(3);
+        let names_key = said.errors.contains("the key \"a key\" is no u64");
+        assert!(names_key && said.errors.contains("--key-type"), "{said:?}");
+    }
+    run(&on("get", &pool, &["k", "--hex", "--key-type", "u64"])).expect(2);
+}
+
+/// One key that was not UTF-8 was once in hex digits, and the others were text.
+#[test]
+fn one_answer_has_one_encoding() {
+    let (_folder, pool) = pool();
+    run_with(&on("load", &pool, &[]), b"a\t\xff\nb\tx\n").expect(0);
+    let encodings = |more: &[&str]| -> Vec<String> {
+        let said = run(&on("scan", &pool, &[more, &["--json"]].concat())).expect(0);
+        said.text().lines().map(str::to_owned).collect()
+    };
+    assert_eq!(
+        encodings(&[]),
+        [
+            r#"{"key":"a","key_encoding":"text","value":"ff","value_encoding":"hex"}"#,
+            r#"{"key":"b","key_encoding":"text","value":"78","value_encoding":"hex"}"#,
+        ]
+    );
+    // The values that are not printed do not count, nor do those beyond the limit.
+    assert_eq!(
+        encodings(&["--limit", "1", "--reverse"]),
+        [r#"{"key":"b","key_encoding":"text","value":"x","value_encoding":"text"}"#]
+    );
+    assert_eq!(
+        encodings(&["--keys"])[0],
+        r#"{"key":"a","key_encoding":"text"}"#
+    );
+}
+
+/// The longest key and the longest value go in and out by every command.
+#[test]
+fn keys_and_values_may_be_as_long_as_the_store_takes() {
+    let (folder, pool) = pool();
+    let key = "k".repeat(everleaf::KEY_BYTES_MAX);
+    let value = vec![b'v'; everleaf::VALUE_BYTES_MAX];
+    let file = folder.path().join("value");
+    std::fs::write(&file, &value).unwrap();
+    run(&on(
+        "put",
+        &pool,
+        &[&key, "--value-file", file.to_str().unwrap()],
+    ))
+    .expect(0);
+    let scanned = run(&on("scan", &pool, &[])).expect(0).output;
+    run_with(
+        &on("load", &pool, &["--tree", "copy", "--escaped"]),
+        &scanned,
+    )
+    .expect(0);
+    let got = run(&on("get", &pool, &[&key, "--raw", "--tree", "copy"])).expect(0);
+    assert!(got.output == value, "another value");
+}
