@@ -6,9 +6,11 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -17,6 +19,8 @@ use crate::failure::Failure;
 static IS_GENTLE: AtomicBool = AtomicBool::new(false);
 static IS_READING: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// The settings of the terminal before the first prompt.
+static TERMINAL: OnceLock<Termios> = OnceLock::new();
 
 /// How often a command that waits for input checks whether a signal came.
 const LOOK_EVERY: Timespec = Timespec {
@@ -41,6 +45,7 @@ pub(crate) fn install(report: impl Fn() -> u8 + Send + 'static) -> Result<(), Fa
             }
             if IS_ASKED.swap(true, SeqCst) || !IS_GENTLE.load(SeqCst) {
                 lab::temporary::remove_all();
+                restore_terminal();
                 std::process::exit(report().into());
             }
         }
@@ -54,6 +59,29 @@ pub(crate) fn install(report: impl Fn() -> u8 + Send + 'static) -> Result<(), Fa
 /// From now on this command calls [`check`] until it ends.
 pub(crate) fn gently() {
     IS_GENTLE.store(true, SeqCst);
+}
+
+/// Calls `wait`, which waits for a user at the terminal. A signal ends the process at once
+/// meanwhile, and leaves the terminal as it is now.
+pub(crate) fn at_prompt<T>(wait: impl FnOnce() -> T) -> T {
+    if let Ok(settings) = tcgetattr(io::stdin()) {
+        // All later calls would save the same.
+        let _ = TERMINAL.set(settings);
+    }
+    IS_GENTLE.store(false, SeqCst);
+    let waited = wait();
+    // An earlier signal was for the command before.
+    IS_ASKED.store(false, SeqCst);
+    IS_GENTLE.store(true, SeqCst);
+    waited
+}
+
+/// Gives the terminal the settings that it had before the first prompt.
+fn restore_terminal() {
+    if let Some(settings) = TERMINAL.get() {
+        // If the terminal is gone, it needs no settings.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, settings);
+    }
 }
 
 /// The command changes no pool before it ends.

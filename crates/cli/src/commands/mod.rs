@@ -19,6 +19,7 @@ mod restore;
 mod rm;
 mod salvage;
 mod scan;
+mod shell;
 mod stat;
 mod torture;
 mod trees;
@@ -67,6 +68,15 @@ pub(crate) enum Command {
     Rename(drop::RenameArgs),
     /// Print the entries of a range of keys, in order
     Scan(scan::Args),
+    /// Run commands on a pool, one after the other: at a terminal, or from standard input
+    ///
+    /// The commands are get, put, insert, rm, scan, trees, use, begin, commit, rollback, snapshot,
+    /// release and exit; `help` explains them. At a terminal lines are edited, with a history, and
+    /// Tab completes commands, options and names of trees. From standard input the shell runs a
+    /// script: the first error ends it, and a transaction that is open then is not made. With --json
+    /// each command prints one object, and scan one for each entry before it. The shell opens the pool
+    /// for writing, and makes it if it is missing.
+    Shell(shell::Args),
     /// List the engines and their settings
     Engines(engines::Args),
     /// List the trees of a pool
@@ -164,6 +174,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Drop(args) => drop::run(&args, context),
         Command::Rename(args) => drop::rename(&args, context),
         Command::Scan(args) => scan::run(&args, context),
+        Command::Shell(args) => shell::run(&args, context),
         Command::Engines(args) => engines::run(&args, context),
         Command::Trees(args) => trees::run(&args, context),
         Command::Stat(args) => stat::run(&args, context),

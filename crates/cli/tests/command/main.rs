@@ -14,5 +14,6 @@ mod kills;
 mod lab;
 mod progress;
 mod repair;
+mod shell;
 mod tables;
 mod typed;
