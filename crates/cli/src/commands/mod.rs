@@ -10,6 +10,7 @@ mod demo;
 mod drop;
 mod dump;
 mod engines;
+mod examples;
 mod get;
 mod insert;
 mod load;
@@ -36,12 +37,14 @@ use crate::interrupt;
 pub(crate) enum Command {
     /// Store this machine's own paths, kill the writer in mid-write, and prove that nothing
     /// acknowledged is lost
+    #[command(after_help = examples::DEMO)]
     Demo(demo::Args),
     /// Store the entries of a file: lines of `key TAB value`, or a table in CSV or TSV
     ///
     /// With --escaped lines are read as `scan` prints them, so `scan | load --escaped` copies a tree.
     /// Entries are made durable in groups, each at most a tenth of a second after it was read. Those
     /// that are reported as stored are durable.
+    #[command(after_help = examples::LOAD)]
     Load(load::Args),
     /// Run a script of conditions and writes as one transaction; exit code 1, and no change, if a
     /// condition does not hold
@@ -52,21 +55,29 @@ pub(crate) enum Command {
     /// values. Lines take effect in their order, and a condition sees the writes above it. Empty
     /// lines and lines that begin with # are left out. All trees must exist. After a crash the pool
     /// has all of the script's writes or none.
+    #[command(after_help = examples::APPLY)]
     Apply(apply::Args),
     /// Print the value of a key; exit code 1 if it is absent
+    #[command(after_help = examples::GET)]
     Get(get::Args),
     /// Set the value of a key
+    #[command(after_help = examples::PUT)]
     Put(put::Args),
     /// Add a key; exit code 1, and no change, if it is present
+    #[command(after_help = examples::INSERT)]
     Insert(insert::Args),
     /// Remove a key, or all keys of a range; exit code 1 if there is none
     #[command(override_usage = rm::USAGE)]
+    #[command(after_help = examples::RM)]
     Rm(rm::Args),
     /// Remove a tree with all its entries; exit code 1 if there is none of this name
+    #[command(after_help = examples::DROP)]
     Drop(drop::Args),
     /// Give a tree another name; exit code 1 if there is none of this name
+    #[command(after_help = examples::RENAME)]
     Rename(drop::RenameArgs),
     /// Print the entries of a range of keys, in order
+    #[command(after_help = examples::SCAN)]
     Scan(scan::Args),
     /// Run commands on a pool, one after the other: at a terminal, or from standard input
     ///
@@ -76,18 +87,23 @@ pub(crate) enum Command {
     /// script: the first error ends it, and a transaction that is open then is not made. With --json
     /// each command prints one object, and scan one for each entry before it. The shell opens the pool
     /// for writing, and makes it if it is missing.
+    #[command(after_help = examples::SHELL)]
     Shell(shell::Args),
     /// List the engines and their settings
+    #[command(after_help = examples::ENGINES)]
     Engines(engines::Args),
     /// List the trees of a pool
+    #[command(after_help = examples::TREES)]
     Trees(trees::Args),
     /// Print figures about a pool, its medium and its trees
+    #[command(after_help = examples::STAT)]
     Stat(stat::Args),
     /// Verify the whole structure; exit code 1 if anything is wrong
     ///
     /// The header and the root table of a pool are kept twice. A copy that is damaged or outdated
     /// while the other one is whole costs nothing, and is reported as lost redundancy. With --repair
     /// such copies are written anew first, and the answer says which. Nothing else is changed.
+    #[command(after_help = examples::CHECK)]
     Check(check::Args),
     /// Copy a pool to a new file, also while another process writes it
     ///
@@ -95,25 +111,31 @@ pub(crate) enum Command {
     /// the file system grants MAP_SYNC: give --medium file there. If another process has the pool
     /// open, the copy holds all that was durable when the command began, and that process goes on
     /// undisturbed. Otherwise the pool is opened, and recovered if necessary.
+    #[command(after_help = examples::BACKUP)]
     Backup(backup::Args),
     /// Write a pool anew, so that its file takes no more room than its entries need
     ///
     /// The new pool is written beside the old one, so the disk needs room for both. It is compared
     /// with the old one, and renamed over it when it is durable. If this fails or is interrupted,
     /// the old pool is as it was, and no file stays behind.
+    #[command(after_help = examples::COMPACT)]
     Compact(compact::Args),
     /// Write a pool as text
+    #[command(after_help = examples::DUMP)]
     Dump(dump::Args),
     /// Make trees from a dump
+    #[command(after_help = examples::RESTORE)]
     Restore(restore::Args),
     /// Kill writers at random and verify that nothing acknowledged is lost; exit code 1 if anything
     /// is
     ///
     /// The pool, and its log if it has one, stay as the last round left them: `everleaf check` and
     /// `everleaf scan` open them.
+    #[command(after_help = examples::TORTURE)]
     Torture(torture::Args),
     /// Crash an engine at every relevant moment, and check every recovery; exit code 1 if one is
     /// wrong
+    #[command(after_help = examples::CRASH)]
     Crash(crash::Args),
     /// Measure throughput, latency, persists and memory, beside the standard library's map
     ///
@@ -126,10 +148,13 @@ pub(crate) enum Command {
     /// twice its throughput. The floor is the time of a find, or half that of the BTreeMap if it is
     /// less, plus that of the persists which the engine cannot do without; a write that takes 1.3
     /// times the floor spends 30% on everything else.
+    #[command(after_help = examples::BENCH)]
     Bench(lab::bench::Args),
     /// Measure the figures of a paper again, and print the paper's claims beside the results
+    #[command(after_help = examples::LAB)]
     Lab(lab::figures::Args),
     /// Print a completion script for a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions(completions::Args),
 }
 
