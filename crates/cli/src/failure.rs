@@ -421,3 +421,6 @@ impl Answer {
 
 /// What a command returns.
 pub(crate) type Outcome = Result<Answer, Failure>;
+
+#[cfg(test)]
+mod tests;

@@ -142,6 +142,23 @@ fn the_second_opener_is_told_who_is_first() -> Result<()> {
     Ok(())
 }
 
+/// In another container a process may have the number of this one.
+#[test]
+fn another_process_of_the_same_number_is_not_taken_for_this_one() -> Result<()> {
+    let (_folder, path) = folder();
+    Store::open(&path)?.close()?;
+    // The file still has the number of this process, and the lock is of nobody whom it knows.
+    let held = std::fs::File::open(&path).unwrap();
+    held.lock().unwrap();
+    let error = Store::open(&path).unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Locked { holder: None, .. }),
+        "{error}"
+    );
+    assert!(error.to_string().contains("another process is writing"));
+    Ok(())
+}
+
 #[test]
 fn a_handle_keeps_the_store_open_and_the_last_one_closes_it() -> Result<()> {
     let (_folder, path) = folder();

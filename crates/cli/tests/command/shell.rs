@@ -1,13 +1,24 @@
 //! `everleaf shell`: scripts on standard input, and a user at a terminal.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use crate::common::{Said, everleaf, on, pool, run, run_with};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::LocalModes;
 use serde_json::{Value, json};
+
+/// The longest time for which a shell says nothing.
+const PATIENCE: Timespec = Timespec {
+    tv_sec: 20,
+    tv_nsec: 0,
+};
 
 fn shell(pool: &Path, more: &[&str], script: &str) -> Said {
     run_with(&on("shell", pool, more), script.as_bytes())
@@ -123,9 +134,15 @@ fn a_session_has_a_tree_and_its_types() {
     assert_eq!(said.text(), "text\n");
 }
 
-/// The screen of a user who types these keys. Each step is typed when the screen shows the text
-/// before it.
-fn screen(pool: &Path, home: &Path, steps: &[(&str, &str)]) -> String {
+/// A shell whose input and output are a terminal.
+struct ShellAtTerminal {
+    child: Child,
+    terminal: File,
+    /// The other end of the terminal, which the shell has as well.
+    path: CString,
+}
+
+fn shell_at_terminal(pool: &Path, home: &Path) -> ShellAtTerminal {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
@@ -144,10 +161,23 @@ fn screen(pool: &Path, home: &Path, steps: &[(&str, &str)]) -> String {
         .stdin(other_end())
         .stdout(other_end())
         .stderr(other_end());
-    let mut child = command.spawn().unwrap();
-    // The copies of the terminal would keep the reader waiting at the end.
-    drop(command);
-    let mut terminal = File::from(terminal);
+    // The copies of the terminal in the command would keep the reader waiting at the end.
+    let child = command.spawn().unwrap();
+    ShellAtTerminal {
+        child,
+        terminal: File::from(terminal),
+        path,
+    }
+}
+
+/// The screen of a user who types these keys. Each step is typed when the screen shows the text
+/// before it.
+fn screen(pool: &Path, home: &Path, steps: &[(&str, &str)]) -> String {
+    let ShellAtTerminal {
+        mut child,
+        mut terminal,
+        ..
+    } = shell_at_terminal(pool, home);
     let mut shown = Vec::new();
     let mut seen = 0;
     let mut part = [0; 4096];
@@ -160,10 +190,13 @@ fn screen(pool: &Path, home: &Path, steps: &[(&str, &str)]) -> String {
                 seen += at + awaited.len();
                 break;
             }
-            let length = terminal.read(&mut part).unwrap_or_else(|error| {
-                let shown = String::from_utf8_lossy(&shown);
-                panic!("{error} before {awaited:?}: {shown}")
-            });
+            let mut ready = [PollFd::new(&terminal, PollFlags::IN)];
+            let is_ready = poll(&mut ready, Some(&PATIENCE)).unwrap() > 0;
+            let text = String::from_utf8_lossy(&shown);
+            assert!(is_ready, "nothing more comes before {awaited:?}: {text}");
+            let length = terminal
+                .read(&mut part)
+                .unwrap_or_else(|error| panic!("{error} before {awaited:?}: {text}"));
             shown.extend_from_slice(&part[..length]);
         }
         terminal.write_all(typed.as_bytes()).unwrap();
@@ -220,4 +253,25 @@ fn a_user_at_a_terminal_has_completion_and_history() {
         ],
     );
     assert!(shown.contains("use prices"), "{shown}");
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let (folder, pool) = pool();
+    let mut shell = shell_at_terminal(&pool, folder.path());
+    let path = shell.path.to_str().unwrap();
+    let other_end = File::options().read(true).write(true).open(path).unwrap();
+    let edits_lines = || {
+        let settings = rustix::termios::tcgetattr(&other_end).unwrap();
+        settings.local_modes.contains(LocalModes::ICANON)
+    };
+    // At the prompt the shell edits the line itself.
+    while edits_lines() {
+        assert!(shell.child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let process = Pid::from_child(&shell.child);
+    kill_process(process, Signal::TERM).unwrap();
+    assert_eq!(shell.child.wait().unwrap().code(), Some(3));
+    assert!(edits_lines(), "the shell would show nothing that is typed");
 }

@@ -179,6 +179,20 @@ fn what_does_not_fit_a_table_is_named() {
     );
 }
 
+/// Memory stays bounded: the rest of the file was once one field.
+#[test]
+fn a_quote_that_is_not_closed_is_told() {
+    let (_folder, pool) = pool();
+    let table = format!("a,b\n1,x\n2,\"y\n{}", "v,w\n".repeat(18 << 20));
+    let said = load(&pool, &["--format", "csv", "--skip-bad"], &table).expect(3);
+    let names_row = said
+        .errors
+        .contains("standard input, line 3: the row has more than");
+    let has_way_out = said.errors.contains("perhaps a quote is not closed");
+    assert!(names_row && has_way_out, "{said:?}");
+    assert!(said.errors.contains("1 entry was stored"), "{said:?}");
+}
+
 /// `C:\new` was once stored with a line feed.
 #[test]
 fn a_backslash_stands_for_itself_unless_escapes_are_asked_for() {
