@@ -44,7 +44,7 @@ fn settings(design: u64, entries: u64) -> Opening {
 
 fn tree(pool: &Pool<Instrumented>, codec: CodecKind, design: u64, entries: u64) -> Arc<dyn Index> {
     let create = Engine::WBTREE.media().instrumented.create;
-    create(pool, "tree", codec, &settings(design, entries))
+    create(pool, "tree".into(), codec, &settings(design, entries))
         .unwrap()
         .index
 }

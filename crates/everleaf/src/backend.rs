@@ -185,7 +185,7 @@ impl<M: Host> Backend for Pool<M> {
         opening: &StoreOpening,
     ) -> Result<Arc<StripedTree>> {
         let factory = M::factory(&kind.engine.media);
-        let tree = (factory.create)(self, name, kind.codec, &opening.of(kind))?;
+        let tree = (factory.create)(self, name.into(), kind.codec, &opening.of(kind))?;
         let versions = TreeVersions::of_new(&opening.versions);
         Ok(Arc::new(StripedTree::new(self, tree, versions)))
     }

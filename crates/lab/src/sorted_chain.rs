@@ -517,7 +517,7 @@ impl<M: Medium, C: Codec> Build<M> for SortedChain<M, C>
 where
     Self: MaybeWords,
 {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+    fn create(pool: &Pool<M>, new: NewTree<'_>, opening: &Opening) -> Result<Self> {
         let guard = pool.pin();
         let mut words = [0; ROOT_WORDS];
         words[ROOT_CAPACITY] = opening
@@ -540,7 +540,7 @@ where
         // PERSIST: the first leaf is ordered before the root that leads to it; if this is lost,
         // there is no tree.
         guard.fence();
-        pool.create_tree(name, ENTRY.id, C::ID, &words)?;
+        pool.create_tree(new, ENTRY.id, C::ID, &words)?;
         space.published();
         tree.recover()
     }

@@ -48,3 +48,13 @@ pub fn copy_out_summed<M: Medium>(
     buffer.truncate(start + length);
     sum
 }
+
+/// The bytes of words.
+pub(crate) fn bytes_of(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The CRC32C of words.
+pub(crate) fn words_check(words: &[u64]) -> u64 {
+    u64::from(crc32c::crc32c(&bytes_of(words)))
+}

@@ -167,6 +167,37 @@ pub enum ErrorKind {
         /// The one that the caller asked for.
         wanted: String,
     },
+    /// The tree has other encodings of keys or values than the types with which it was opened.
+    #[error(
+        "tree {name:?} holds {found}, not {wanted}; open it with its own types, or adopt it as these once with `Store::adopt`"
+    )]
+    TypeMismatch {
+        /// The tree.
+        name: String,
+        /// The encodings of its keys and values.
+        found: String,
+        /// Those of the types that the caller named.
+        wanted: String,
+    },
+    /// The tree has encodings of keys and values, and this would write bytes to it that may be
+    /// none of them. Nothing was changed.
+    #[error(
+        "tree {name:?} holds {types}, and a handle for bytes only reads it; write to it as `Store::typed` opens it, or make it a tree of bytes once with `Store::adopt_as_bytes`"
+    )]
+    TypedTree {
+        /// The tree.
+        name: String,
+        /// The encodings of its keys and values.
+        types: String,
+    },
+    /// A tree cannot remember an encoding by this name.
+    #[error("a tree cannot remember the encoding {name:?}: {why}; give the type another name")]
+    BadEncoding {
+        /// The name.
+        name: String,
+        /// The reason.
+        why: String,
+    },
     /// Bytes in a tree are not a key or a value of the type with which it was read.
     #[error(
         "tree {name:?} holds a {what} that is no {wanted}; read it with the type that it was written with"
@@ -178,6 +209,23 @@ pub enum ErrorKind {
         what: &'static str,
         /// The type.
         wanted: &'static str,
+    },
+    /// A value has no encoding, for example because its own code for serde refuses. Nothing was
+    /// written.
+    #[error(
+        "a value cannot be encoded, so nothing was written: {why}; mend the value, or the code that encodes it"
+    )]
+    NotEncodable {
+        /// The reason.
+        why: String,
+    },
+    /// A counter would exceed the numbers of its type. Nothing was changed.
+    #[error(
+        "a counter of tree {name:?} would exceed the numbers of its type, so it was not changed; count in a wider type"
+    )]
+    CounterOverflow {
+        /// The tree.
+        name: String,
     },
     /// No tree has this name.
     #[error("no tree {name:?} in this pool; check the name, or make the tree")]

@@ -23,7 +23,7 @@ use crate::lost_copy::{LostCopy, ordinal};
 use crate::{Error, ErrorKind, Result};
 
 /// The version of the format that this crate writes.
-pub const FORMAT_VERSION: u32 = 12;
+pub const FORMAT_VERSION: u32 = 13;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLEAF");
 const COPIES: [u64; 2] = [0x0000, 0x1000];

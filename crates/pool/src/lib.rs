@@ -37,5 +37,8 @@ pub use pool::{
     Guard, Pool, PoolStat, bytes_expected, has_state, holder_of_file, set_holder_of_file,
 };
 pub use quarantine::Quarantine;
-pub use roots::{DamagedRoot, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX, TREES_MAX, TreeRoot};
+pub use roots::{
+    DamagedRoot, ENCODINGS_BYTES_MAX, Encodings, NewTree, ROOT_WORDS, Roots, TREE_NAME_BYTES_MAX,
+    TREES_MAX, TreeRoot,
+};
 pub use space::{Evacuate, Evacuation, Unevacuated, Usage};

@@ -18,7 +18,7 @@ use crate::limits::SLAB_BYTES;
 use crate::lost_copy::LostCopy;
 use crate::options::PoolOptions;
 use crate::quarantine::Quarantine;
-use crate::roots::{NewRoot, ROOT_WORDS, RootTable, Roots, TreeRoot};
+use crate::roots::{Encodings, NewRoot, NewTree, ROOT_WORDS, RootTable, Roots, TreeRoot};
 use crate::space::{Evacuate, Evacuation, Space, Usage};
 use crate::{Error, ErrorKind, FORMAT_VERSION, Result};
 
@@ -406,15 +406,15 @@ impl<M: Medium> Pool<M> {
 
     /// Adds a named tree, whose first nodes are flushed and fenced: the table is written through a
     /// guard of its own. Durable when this returns.
-    pub fn create_tree(
+    pub fn create_tree<'t>(
         &self,
-        name: &str,
+        tree: impl Into<NewTree<'t>>,
         engine: u16,
         codec: u16,
         words: &[u64; ROOT_WORDS],
     ) -> Result<TreeRoot> {
         let new = NewRoot {
-            name,
+            tree: tree.into(),
             engine,
             codec,
             words,
@@ -438,6 +438,21 @@ impl<M: Medium> Pool<M> {
     pub fn rename_tree(&self, tree: &TreeRoot, name: &str) -> Result<TreeRoot> {
         let mut roots = self.shared.roots.lock();
         roots.rename(&self.pin(), &self.shared.space, tree, name)
+    }
+
+    /// Gives a tree other encodings, or none, so that it is a tree of byte strings. The tree may be
+    /// open. Durable when this returns; a crash leaves it with the old or with the new ones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadEncoding`]: the names of the encodings are empty or too long;
+    /// [`ErrorKind::TooManyTrees`], as the table needs a free slot.
+    pub fn set_encodings(
+        &self,
+        tree: &TreeRoot,
+        encodings: Option<&Encodings>,
+    ) -> Result<TreeRoot> {
+        let mut roots = self.shared.roots.lock();
+        roots.set_encodings(&self.pin(), &self.shared.space, tree, encodings)
     }
 
     /// Whether the trees must mark what they reach, because the pool was not closed cleanly. They

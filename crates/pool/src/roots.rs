@@ -11,8 +11,10 @@
 //!   state says that it replaces the old slot; the old slot is cleared; the new state is published
 //!   once more without that. From the first step on the old slot counts as empty. The next change of
 //!   the table takes the rest of the steps if a crash comes between them.
+//! - It gets other encodings in the same three steps: the new slot has the same name.
 
 mod copies;
+mod encodings;
 mod names;
 mod pages;
 mod slot;
@@ -24,6 +26,7 @@ use crate::lost_copy::LostCopy;
 use crate::space::Space;
 use crate::{Error, ErrorKind, Result};
 use copies::BadPart;
+pub use encodings::{ENCODINGS_BYTES_MAX, Encodings, NewTree};
 use names::{Replacement, RootNames};
 use pages::RootPages;
 use slot::{NewSlot, RootSlot, SlotState, UsedSlot};
@@ -46,6 +49,8 @@ pub struct TreeRoot {
     pub engine: u16,
     /// How its entries are coded, by number.
     pub codec: u16,
+    /// The encodings of its keys and values; `None` if it is a tree of byte strings.
+    pub encodings: Option<Encodings>,
     /// The root words of the engine, 48 bits each.
     pub words: [u64; ROOT_WORDS],
 }
@@ -93,8 +98,9 @@ pub struct DamagedRoot {
     pub offset: u64,
     /// The damage, in words.
     pub what: String,
-    /// Its tree, under [`DamagedRoot::label`], if only the name is damaged. `None` if the root
-    /// words are damaged, so that the tree cannot be found.
+    /// Its tree, under [`DamagedRoot::label`], if only the name or the encodings are damaged; damaged
+    /// encodings are left out. `None` if the root words are damaged, so that the tree cannot be
+    /// found.
     pub tree: Option<TreeRoot>,
 }
 
@@ -143,7 +149,7 @@ impl Roots {
         }
     }
 
-    /// All trees whose root words are whole, including those whose names are damaged.
+    /// All trees whose root words are whole, including those whose names or encodings are damaged.
     pub fn all(&self) -> impl Iterator<Item = &TreeRoot> {
         self.trees.iter().chain(
             self.damaged
@@ -156,13 +162,23 @@ impl Roots {
 /// A tree that is to be entered in the root table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewRoot<'t> {
-    pub(crate) name: &'t str,
+    pub(crate) tree: NewTree<'t>,
     pub(crate) engine: u16,
     pub(crate) codec: u16,
     pub(crate) words: &'t [u64; ROOT_WORDS],
 }
 
-impl NewRoot<'_> {
+impl<'t> NewRoot<'t> {
+    /// An existing tree with another name or with other encodings.
+    fn of_existing(tree: NewTree<'t>, existing: &'t TreeRoot) -> Self {
+        Self {
+            tree,
+            engine: existing.engine,
+            codec: existing.codec,
+            words: &existing.words,
+        }
+    }
+
     fn state(&self, replaces: bool) -> SlotState {
         SlotState::InUse(UsedSlot {
             engine: self.engine,
@@ -273,16 +289,42 @@ impl RootTable {
         tree: &TreeRoot,
         name: &str,
     ) -> Result<TreeRoot> {
-        self.finish_replacements(guard)?;
-        let new = NewRoot {
+        let renamed = NewTree {
             name,
-            engine: tree.engine,
-            codec: tree.codec,
-            words: &tree.words,
+            encodings: tree.encodings.as_ref(),
         };
-        let renamed = self.enter(guard, space, &new, Some(tree))?;
+        self.replace(guard, space, tree, renamed)
+    }
+
+    /// Gives a tree other encodings, and so another slot; durable when this returns. A crash leaves
+    /// it with the old or with the new ones. The tree may be open. O(1).
+    pub(crate) fn set_encodings<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+        space: &Space,
+        tree: &TreeRoot,
+        encodings: Option<&Encodings>,
+    ) -> Result<TreeRoot> {
+        let encoded = NewTree {
+            name: &tree.name,
+            encodings,
+        };
+        self.replace(guard, space, tree, encoded)
+    }
+
+    /// Enters an existing tree in another slot, with the name and the encodings of `new`.
+    fn replace<M: Medium>(
+        &mut self,
+        guard: &MediumGuard<'_, M>,
+        space: &Space,
+        tree: &TreeRoot,
+        new: NewTree<'_>,
+    ) -> Result<TreeRoot> {
         self.finish_replacements(guard)?;
-        Ok(renamed)
+        let new = NewRoot::of_existing(new, tree);
+        let entered = self.enter(guard, space, &new, Some(tree))?;
+        self.finish_replacements(guard)?;
+        Ok(entered)
     }
 
     /// Enters a tree in a free slot, in place of the tree `replaced`, if one is named.
@@ -293,7 +335,8 @@ impl RootTable {
         new: &NewRoot<'_>,
         replaced: Option<&TreeRoot>,
     ) -> Result<TreeRoot> {
-        let length = new.name.len();
+        let NewTree { name, encodings } = new.tree;
+        let length = name.len();
         if length == 0 || length > TREE_NAME_BYTES_MAX {
             return Err(ErrorKind::BadTreeName {
                 length,
@@ -301,14 +344,20 @@ impl RootTable {
             }
             .into());
         }
+        if let Some(encodings) = encodings {
+            encodings.check()?;
+        }
         let names = self.names(guard)?;
-        if names.slot_of(new.name).is_some() {
+        let replaced_slot = replaced.map(|tree| tree.slot);
+        let slot_of_name = names.slot_of(name);
+        // A tree that gets other encodings keeps its name.
+        if slot_of_name.is_some() && slot_of_name != replaced_slot {
             return Err(ErrorKind::TreeExists {
-                name: new.name.to_owned(),
+                name: name.to_owned(),
             }
             .into());
         }
-        if let Some(damaged) = names.damage_of(new.name) {
+        if let Some(damaged) = names.damage_of(name) {
             return Err(damaged.error());
         }
         let Some(slot) = names.free_slot() else {
@@ -320,10 +369,10 @@ impl RootTable {
         copies.prepare(
             guard,
             &NewSlot {
-                name: new.name,
+                tree: new.tree,
                 state,
                 roots: new.words,
-                replaced: replaced.map(|tree| tree.slot),
+                replaced: replaced_slot,
             },
         );
         guard.fence();
@@ -343,16 +392,18 @@ impl RootTable {
         }
         let tree = TreeRoot {
             slot,
-            name: new.name.to_owned(),
+            name: name.to_owned(),
             engine: new.engine,
             codec: new.codec,
+            encodings: encodings.cloned(),
             words: *new.words,
         };
         let names = self.names(guard)?;
-        names.enter(&tree);
         if let Some(replaced) = replaced {
             names.replace(replaced, slot);
         }
+        // Last, because the replaced tree may have the same name.
+        names.enter(&tree);
         Ok(tree)
     }
 

@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use everleaf_pool::{Error, ErrorKind, Pool, PoolOptions, ROOT_WORDS, TREES_MAX};
+use everleaf_pool::{
+    ENCODINGS_BYTES_MAX, Encodings, Error, ErrorKind, NewTree, Pool, PoolOptions, ROOT_WORDS,
+    TREES_MAX,
+};
 use medium::{Dax, DaxOptions};
 
 const ENGINE: u16 = 9;
@@ -19,8 +22,26 @@ fn words_of(number: usize) -> [u64; ROOT_WORDS] {
     words
 }
 
+fn encodings(key: &str, value: &str) -> Encodings {
+    Encodings {
+        key: key.to_owned(),
+        value: value.to_owned(),
+    }
+}
+
+/// Every second tree has encodings.
+fn encodings_of(number: usize) -> Option<Encodings> {
+    (number % 2 == 1).then(|| encodings(&format!("key:{number}"), "text"))
+}
+
 fn create(pool: &Pool<Dax>, number: usize) -> Result<(), Error> {
-    pool.create_tree(&name_of(number), ENGINE, CODEC, &words_of(number))
+    let name = name_of(number);
+    let encodings = encodings_of(number);
+    let tree = NewTree {
+        name: &name,
+        encodings: encodings.as_ref(),
+    };
+    pool.create_tree(tree, ENGINE, CODEC, &words_of(number))
         .map(drop)
 }
 
@@ -29,6 +50,7 @@ fn expect_found(pool: &Pool<Dax>, number: usize) {
     let found = pool.find_tree(&name_of(number)).unwrap();
     let found = found.unwrap_or_else(|| panic!("tree {number} is not found"));
     assert_eq!(found.words, words_of(number));
+    assert_eq!(found.encodings, encodings_of(number));
 }
 
 /// The former limit was 208.
@@ -228,6 +250,7 @@ fn nothing_is_written_where_both_copies_are_damaged() {
         SLOTS,
         [SLOTS[0] + 16, SLOTS[1] + 16],
         [SLOTS[0] + 8 * 20, SLOTS[1] + 8 * 20],
+        [SLOTS[0] + 8 * 30, SLOTS[1] + 8 * 30],
         DIRECTORIES,
         [pages[0] + 16, pages[1] + 16],
     ];
@@ -246,5 +269,122 @@ fn nothing_is_written_where_both_copies_are_damaged() {
         for at in pair {
             assert_eq!(after[at..at + 8], [0xa5; 8], "{pair:x?}");
         }
+    }
+}
+
+/// The encodings of tree 0 and of the tree in the first slot that is free, in turns.
+#[test]
+fn a_tree_gets_other_encodings_and_stays_the_same_tree() {
+    let file = tempfile::tempfile().unwrap();
+    let pool = open_file(&file);
+    (0..3).for_each(|number| create(&pool, number).unwrap());
+    let longest = encodings(&"k".repeat(ENCODINGS_BYTES_MAX - 4), "text");
+    let steps = [
+        Some(encodings("u64", "text")),
+        None,
+        Some(longest.clone()),
+        Some(encodings("u64", "order:2")),
+    ];
+    let mut pool = Some(pool);
+    for wanted in steps {
+        let open = pool.take().unwrap();
+        let root = open.find_tree(&name_of(0)).unwrap().unwrap();
+        let changed = open.set_encodings(&root, wanted.as_ref()).unwrap();
+        assert_eq!(changed.words, root.words);
+        assert_eq!(open.find_tree(&name_of(0)).unwrap(), Some(changed));
+        open.close().unwrap();
+        let open = open_file(&file);
+        let found = open.find_tree(&name_of(0)).unwrap().unwrap();
+        assert_eq!(found.words, words_of(0));
+        assert_eq!(found.encodings, wanted);
+        (1..3).for_each(|number| expect_found(&open, number));
+        assert_eq!(open.trees().unwrap().len(), 3);
+        pool = Some(open);
+    }
+    // A new name leaves them as they are.
+    let pool = pool.unwrap();
+    let root = pool.find_tree(&name_of(0)).unwrap().unwrap();
+    let renamed = pool.rename_tree(&root, "other").unwrap();
+    assert_eq!(renamed.encodings, root.encodings);
+    assert_eq!(pool.find_tree("other").unwrap(), Some(renamed));
+
+    let too_long = encodings(&longest.key, "text.");
+    for refused in [too_long, encodings("", "text"), encodings("u64", "")] {
+        let root = pool.find_tree("other").unwrap().unwrap();
+        let error = pool.set_encodings(&root, Some(&refused)).unwrap_err();
+        let kind = error.kind();
+        assert!(matches!(kind, ErrorKind::BadEncoding { .. }), "{error}");
+        assert_eq!(pool.find_tree("other").unwrap(), Some(root));
+    }
+}
+
+/// A tree whose encodings are lost can still be salvaged; it is not taken for one of byte strings.
+#[test]
+fn a_tree_whose_encodings_are_damaged_in_both_copies_is_a_damaged_one() {
+    let file = tempfile::tempfile().unwrap();
+    let pool = open_file(&file);
+    (0..3).for_each(|number| create(&pool, number).unwrap());
+    pool.close().unwrap();
+    let mut bytes = bytes_of(&file);
+    // The lengths of the encodings of tree 1.
+    for slots in SLOTS {
+        bytes[slots + SLOT_BYTES + 8 * 28] ^= 1;
+    }
+    file.write_all_at(&bytes, 0).unwrap();
+    let pool = open_file(&file);
+    let refused = pool.find_tree(&name_of(1)).unwrap_err();
+    assert!(refused.is_corrupt(), "{refused}");
+    let roots = pool.roots().unwrap();
+    assert_eq!(roots.damaged.len(), 1);
+    let tree = roots.damaged[0].tree.as_ref().unwrap();
+    assert_eq!(tree.name, name_of(1));
+    assert_eq!(tree.words, words_of(1));
+    assert_eq!(tree.encodings, None);
+}
+
+/// A word with its check, as docs/FORMAT.md describes it.
+fn checked(value: u64) -> u64 {
+    let crc = crc32c::crc32c(&value.to_le_bytes());
+    value | u64::from(crc as u16) << 48
+}
+
+/// A crash after the first step leaves two slots with one name. The new one counts, whether it is
+/// read before the old one or after it.
+#[test]
+fn a_change_of_encodings_that_was_interrupted_counts() {
+    // The tree whose encodings change, and the slot that is free for it.
+    for (number, new_slot) in [(2, 0), (1, 3)] {
+        let file = tempfile::tempfile().unwrap();
+        let pool = open_file(&file);
+        (0..3).for_each(|number| create(&pool, number).unwrap());
+        if new_slot == 0 {
+            let first = pool.find_tree(&name_of(0)).unwrap().unwrap();
+            pool.remove_tree(&first).unwrap();
+        }
+        pool.close().unwrap();
+        let before = bytes_of(&file);
+        let pool = open_file(&file);
+        let root = pool.find_tree(&name_of(number)).unwrap().unwrap();
+        let wanted = encodings("u64", "order:2");
+        let changed = pool.set_encodings(&root, Some(&wanted)).unwrap();
+        assert_eq!((root.slot, changed.slot), (number, new_slot));
+        pool.close().unwrap();
+
+        let mut bytes = bytes_of(&file);
+        let in_use_and_replaces = 0b11 << 32 | u64::from(CODEC) << 16 | u64::from(ENGINE);
+        for slots in SLOTS {
+            let new = slots + new_slot * SLOT_BYTES;
+            bytes[new..new + 8].copy_from_slice(&checked(in_use_and_replaces).to_le_bytes());
+            let old = slots + number * SLOT_BYTES;
+            bytes[old..old + SLOT_BYTES].copy_from_slice(&before[old..old + SLOT_BYTES]);
+        }
+        file.write_all_at(&bytes, 0).unwrap();
+        let pool = open_file(&file);
+        let found = pool.find_tree(&name_of(number)).unwrap().unwrap();
+        assert_eq!((found.slot, found.encodings), (new_slot, Some(wanted)));
+        // The next change finishes it, and the old slot is free.
+        create(&pool, 7).unwrap();
+        let last = pool.find_tree(&name_of(7)).unwrap().unwrap();
+        assert_eq!(last.slot, number);
     }
 }

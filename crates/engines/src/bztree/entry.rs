@@ -1,7 +1,7 @@
 //! BzTree in the list of engines.
 
 use medium::Medium;
-use pool::{Pool, TreeRoot};
+use pool::{NewTree, Pool, TreeRoot};
 
 use super::{BzTree, BzTreeOptions, NodeSizes};
 use crate::Result;
@@ -128,8 +128,8 @@ impl<M: Medium, C: Codec> Build<M> for BzTree<M, C>
 where
     Self: MaybeWords,
 {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        Self::create(pool, name, options(opening, sizes(&opening.settings)))
+    fn create(pool: &Pool<M>, tree: NewTree<'_>, opening: &Opening) -> Result<Self> {
+        Self::create(pool, tree, options(opening, sizes(&opening.settings)))
     }
 
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use medium::Medium;
 use medium::sync::{AtomicU64, Ordering};
-use pool::{Pool, ROOT_WORDS, TreeRoot};
+use pool::{NewTree, Pool, ROOT_WORDS, TreeRoot};
 
 use super::image::{LeafSpace, Spares};
 use super::layout::{Anchor, Pointer, leaf_bytes};
@@ -31,7 +31,12 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     ///
     /// # Errors
     /// [`crate::ErrorKind::NodeSize`]: nodes cannot be of this size.
-    pub fn create(pool: &Pool<M>, name: &str, options: BzTreeOptions) -> Result<Self> {
+    pub fn create<'t>(
+        pool: &Pool<M>,
+        new: impl Into<NewTree<'t>>,
+        options: BzTreeOptions,
+    ) -> Result<Self> {
+        let new = new.into();
         let sizes = options.nodes.unwrap_or_default().validated()?;
         let slots = options.operations_max.clamp(1, Pmwcas::SLOTS_MAX);
         let guard = pool.pin();
@@ -61,7 +66,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             words[ROOT_ANCHOR] = anchor;
             words[ROOT_SLOTS] = slots as u64;
             sizes.enter(&mut words);
-            pool.create_tree(name, Self::ENGINE.0, C::ID, &words)
+            pool.create_tree(new, Self::ENGINE.0, C::ID, &words)
         };
         let root = enter().inspect_err(|_| {
             guard.free(leaf);

@@ -20,7 +20,7 @@ impl<M: Medium, C: Codec> Build<M> for CawbTree<M, C>
 where
     Self: MaybeWords,
 {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+    fn create(pool: &Pool<M>, new: NewTree<'_>, opening: &Opening) -> Result<Self> {
         let guard = pool.pin();
         let mut words = [0; ROOT_WORDS];
         let mut tree = Self::unopened(pool, &words)?;
@@ -30,7 +30,7 @@ where
         // PERSIST: root node and log are ordered before the root that leads to them; if this is
         // lost, there is no tree.
         guard.fence();
-        pool.create_tree(name, Self::ENGINE.0, C::ID, &words)?;
+        pool.create_tree(new, Self::ENGINE.0, C::ID, &words)?;
         fresh.published();
         drop(fresh);
         tree.root = words[ROOT_NODE];

@@ -45,7 +45,8 @@ fn splits(tree: &impl Measured) -> u64 {
 /// The splits are counted as in section 5.2 of the paper.
 #[test]
 fn sequential_inserts_make_as_many_splits_as_in_the_paper() {
-    let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
+    let tree =
+        CawbTree::<Dax, WordCodec>::create(&pool(), "t".into(), &Opening::default()).unwrap();
     for key in 0..500_000 {
         assert!(WordIndex::write_durably(&tree, key, Some(key * 3), Condition::Absent).unwrap());
     }
@@ -59,7 +60,7 @@ fn a_find_without_the_fast_search_finds_the_same() {
     let settings = Engine::CAWBT.parse_settings(["fast-search=off"]).unwrap();
     let opening = Opening { settings, ..on(2) };
     let pool = pool();
-    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &opening).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t".into(), &opening).unwrap();
     for key in 0..2000 {
         assert!(WordIndex::write_durably(&tree, key, Some(key * 3), Condition::Absent).unwrap());
     }
@@ -145,7 +146,7 @@ where
     let pool = pool();
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut model = BTreeMap::new();
-    let mut tree = CawbTree::<Dax, C>::create(&pool, "t", &Opening::default()).unwrap();
+    let mut tree = CawbTree::<Dax, C>::create(&pool, "t".into(), &Opening::default()).unwrap();
     for round in 0..12 {
         // Grows, then shrinks.
         let inserts = if round % 4 < 2 { 8 } else { 2 };
@@ -193,7 +194,8 @@ fn loads_of_any_length() {
     for count in (0..70).chain([1000, 4097]) {
         for fill in [0.5, 0.8, 1.0] {
             let pool = pool();
-            let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+            let tree =
+                CawbTree::<Dax, WordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
             let mut model = BTreeMap::new();
             let mut numbers = 0..count;
             let mut next = |key: &mut Vec<u8>, value: &mut Vec<u8>| {
@@ -255,7 +257,8 @@ fn split_alone(tree: &CawbTree<Dax, WordCodec>, key: u64, level: Option<usize>) 
 fn a_full_node_below_a_full_node_is_split() {
     for first in [70_000, 80_000, 90_000, 100_000, 110_000, 120_000] {
         let pool = pool();
-        let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+        let tree =
+            CawbTree::<Dax, WordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
         let mut keys = 200_u64;
         let insert = |key: u64| {
             assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
@@ -308,7 +311,7 @@ fn a_full_node_below_a_full_node_is_split() {
 #[test]
 fn salvage_reads_what_is_whole() {
     let pool = pool();
-    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
     for key in 0..200_u64 {
         assert!(WordIndex::write_durably(&tree, key, Some(key + 1), Condition::Absent).unwrap());
     }
@@ -367,7 +370,8 @@ fn salvage_reads_what_is_whole() {
 #[test]
 fn zeros_are_no_record() {
     let pool = pool();
-    let tree = CawbTree::<Dax, RecordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree =
+        CawbTree::<Dax, RecordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
     assert!(tree.insert(b"key", b"value").unwrap());
     let guard = pool.pin();
     let record = LoadedNode::load(&guard, tree.root).unwrap().pointer(0);
@@ -390,7 +394,7 @@ fn zeros_are_no_record() {
 #[test]
 fn threads_survey_as_one_does() {
     let pool = pool();
-    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
     for key in 0..20_000 {
         assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
     }
@@ -445,7 +449,7 @@ fn what_is_counted_is_durable() {
     let medium = Late::new(1 << 30, LineForm::Single).unwrap();
     let patience = Duration::from_secs(20);
     let pool = Pool::open(medium, PoolOptions::default()).unwrap();
-    let tree = CawbTree::<Late, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Late, WordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
     pool.medium().set_release(Release::Manual);
     let counted = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -474,7 +478,7 @@ fn ids_are_used_again() {
         ..PoolOptions::default()
     };
     let pool = Pool::open(Dax::plain(1 << 36).unwrap(), options).unwrap();
-    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let tree = CawbTree::<Dax, WordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
     for round in 0..100_000_u64 {
         assert!(WordIndex::write_durably(&tree, round, Some(round), Condition::Absent).unwrap());
         assert!(
@@ -492,7 +496,8 @@ fn ids_are_used_again() {
 /// them.
 #[test]
 fn readers_beside_a_writer() {
-    let tree = CawbTree::<Dax, WordCodec>::create(&pool(), "t", &Opening::default()).unwrap();
+    let tree =
+        CawbTree::<Dax, WordCodec>::create(&pool(), "t".into(), &Opening::default()).unwrap();
     for key in (0..4000).step_by(8) {
         assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
     }

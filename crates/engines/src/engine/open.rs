@@ -5,7 +5,7 @@ use std::sync::Arc;
 #[cfg(feature = "sim")]
 use medium::Sim;
 use medium::{Dax, File, Instrumented, Medium};
-use pool::{Pool, TreeRoot};
+use pool::{NewTree, Pool, TreeRoot};
 
 use super::{CodecKind, Settings};
 use crate::Result;
@@ -77,7 +77,7 @@ pub type Salvaged = Result<Option<Vec<LeftOut>>>;
 /// The functions that a type of trees gives to its engine.
 pub trait Build<M: Medium>: Index + Sized {
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self>;
+    fn create(pool: &Pool<M>, tree: NewTree<'_>, opening: &Opening) -> Result<Self>;
 
     /// Opens a tree: recovers it after a crash.
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self>;
@@ -93,7 +93,7 @@ pub trait Build<M: Medium>: Index + Sized {
 /// The functions of one engine on one medium.
 pub struct Factory<M: Medium> {
     /// Makes an empty tree: see [`Build::create`].
-    pub create: fn(&Pool<M>, &str, CodecKind, &Opening) -> Result<AnyTree>,
+    pub create: fn(&Pool<M>, NewTree<'_>, CodecKind, &Opening) -> Result<AnyTree>,
     /// Opens a tree: see [`Build::open`].
     pub open: fn(&Pool<M>, &TreeRoot, CodecKind, &Opening) -> Result<AnyTree>,
     /// Reads all readable entries of a damaged tree: see [`Build::salvage_at`].
@@ -104,9 +104,9 @@ impl<M: Medium> Factory<M> {
     /// The functions of an engine with trees of records `R` and trees of words `W`.
     pub const fn of<R: Build<M>, W: Build<M> + WordIndex>() -> Self {
         Self {
-            create: |pool, name, codec, opening| match codec {
-                CodecKind::Record => R::create(pool, name, opening).map(AnyTree::records),
-                CodecKind::Word => W::create(pool, name, opening).map(AnyTree::words),
+            create: |pool, tree, codec, opening| match codec {
+                CodecKind::Record => R::create(pool, tree, opening).map(AnyTree::records),
+                CodecKind::Word => W::create(pool, tree, opening).map(AnyTree::words),
             },
             open: |pool, root, codec, opening| match codec {
                 CodecKind::Record => R::open(pool, root, opening).map(AnyTree::records),

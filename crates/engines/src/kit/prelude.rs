@@ -1,7 +1,7 @@
 //! The names that an engine's files use, for one `use` of all of them.
 
 pub use medium::{Lsn, Medium, Word};
-pub use pool::{Guard, Pool, ROOT_WORDS, TreeRoot};
+pub use pool::{Guard, NewTree, Pool, ROOT_WORDS, TreeRoot};
 
 pub use super::bits;
 pub use super::load::{EncodedEntries, entries_per_leaf};

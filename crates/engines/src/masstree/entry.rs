@@ -4,7 +4,7 @@ use std::iter;
 use std::time::Duration;
 
 use medium::Medium;
-use pool::{Pool, TreeRoot};
+use pool::{NewTree, Pool, TreeRoot};
 
 use super::core::Core;
 use super::layout::{ENGINE_ID, ROOT_ANCHOR};
@@ -117,8 +117,8 @@ fn options(opening: &Opening) -> MassTreeOptions {
 }
 
 impl<M: Medium, C: Codec> Build<M> for MassTree<M, C> {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        Self::create(pool, name, options(opening))
+    fn create(pool: &Pool<M>, tree: NewTree<'_>, opening: &Opening) -> Result<Self> {
+        Self::create(pool, tree, options(opening))
     }
 
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {

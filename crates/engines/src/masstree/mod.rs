@@ -132,7 +132,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use medium::{Lsn, Medium};
-use pool::{Evacuate, Pool, ROOT_WORDS, TreeRoot};
+use pool::{Evacuate, NewTree, Pool, ROOT_WORDS, TreeRoot};
 
 use self::core::Core;
 use crate::engine::instrumented_trees;
@@ -170,7 +170,12 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
     /// # Errors
     /// [`ErrorKind::Setting`](crate::ErrorKind::Setting) if nodes cannot have this number of
     /// entries; [`ErrorKind::WithinEpoch`](crate::ErrorKind::WithinEpoch) within an epoch.
-    pub fn create(pool: &Pool<M>, name: &str, options: MassTreeOptions) -> Result<Self> {
+    pub fn create<'t>(
+        pool: &Pool<M>,
+        new: impl Into<NewTree<'t>>,
+        options: MassTreeOptions,
+    ) -> Result<Self> {
+        let new = new.into();
         options.check_width()?;
         refuse_in_any_batch::<M>()?;
         let core = Core::create(pool, &options, Self::ARE_WORDS)?;
@@ -180,7 +185,7 @@ impl<M: Medium, C: Codec> MassTree<M, C> {
         words[ROOT_TRANSIENT] = u64::from(options.mode == Mode::Transient);
         let made = core
             .begin()
-            .and_then(|()| pool.create_tree(name, Self::ENGINE.0, C::ID, &words));
+            .and_then(|()| pool.create_tree(new, Self::ENGINE.0, C::ID, &words));
         if made.is_err() && core.give_back().is_err() {
             pool.leave_unclean();
         }

@@ -1,7 +1,7 @@
 //! RNTree in the list of engines.
 
 use medium::Medium;
-use pool::{Pool, TreeRoot};
+use pool::{NewTree, Pool, TreeRoot};
 
 use super::salvage::Chain;
 use super::{ENTRIES_MAX, ROOT_ENTRIES, RnTree, RnTreeOptions};
@@ -77,8 +77,8 @@ impl<M: Medium, C: Codec> Build<M> for RnTree<M, C>
 where
     Self: MaybeWords,
 {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
-        Self::create(pool, name, options(opening, &opening.settings))
+    fn create(pool: &Pool<M>, tree: NewTree<'_>, opening: &Opening) -> Result<Self> {
+        Self::create(pool, tree, options(opening, &opening.settings))
     }
 
     fn open(pool: &Pool<M>, root: &TreeRoot, opening: &Opening) -> Result<Self> {

@@ -104,7 +104,7 @@ use std::sync::Arc;
 use medium::arena::Arena;
 use medium::sync::{AtomicU64, Ordering};
 use medium::{Lsn, Medium};
-use pool::{Pool, ROOT_WORDS, TreeRoot};
+use pool::{NewTree, Pool, ROOT_WORDS, TreeRoot};
 
 use crate::engine::instrumented_trees;
 use crate::index::{Codec, Index, MaybeWords};
@@ -190,7 +190,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Makes an empty tree and enters it in the pool's root table. Durable when this returns.
-    pub fn create(pool: &Pool<M>, name: &str, options: RnTreeOptions) -> Result<Self> {
+    pub fn create<'t>(
+        pool: &Pool<M>,
+        new: impl Into<NewTree<'t>>,
+        options: RnTreeOptions,
+    ) -> Result<Self> {
+        let new = new.into();
         let leaf_entries = options.leaf_entries;
         if !(ENTRIES_MIN as usize..=ENTRIES_MAX).contains(&leaf_entries) {
             let what = "entries a leaf";
@@ -217,7 +222,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let mut words = [0; ROOT_WORDS];
             words[ROOT_HEAD] = offset;
             words[ROOT_ENTRIES] = options.leaf_entries as u64;
-            pool.create_tree(name, Self::ENGINE.0, C::ID, &words)
+            pool.create_tree(new, Self::ENGINE.0, C::ID, &words)
         };
         let root = enter().inspect_err(|_| guard.free_node(offset))?;
         let mut tree = Self::empty(pool, options)?;

@@ -440,7 +440,7 @@ fn drop_pool_in_child(site: &Site, epoch: EpochLength) {
     let mut trees = Vec::new();
     for engine in Engine::ALL {
         let factory = Dax::factory(&engine.media);
-        let made = (factory.create)(&pool, engine.name, CodecKind::Record, &opening);
+        let made = (factory.create)(&pool, engine.name.into(), CodecKind::Record, &opening);
         trees.push(made.unwrap().index);
     }
     for tree in &trees {

@@ -11,7 +11,8 @@ use super::*;
 #[test]
 fn siblings_that_never_end_are_contention() {
     let pool = Pool::open(Dax::plain(64 << 20).unwrap(), PoolOptions::default()).unwrap();
-    let mut tree = FastFair::<Dax, WordCodec>::create(&pool, "t", &Opening::default()).unwrap();
+    let mut tree =
+        FastFair::<Dax, WordCodec>::create(&pool, "t".into(), &Opening::default()).unwrap();
     for key in 1..=3 {
         assert!(WordIndex::write_durably(&tree, key, Some(key), Condition::Absent).unwrap());
     }

@@ -363,7 +363,7 @@ impl<M: Medium, C: Codec> Build<M> for FastFair<M, C>
 where
     Self: MaybeWords,
 {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+    fn create(pool: &Pool<M>, new: NewTree<'_>, opening: &Opening) -> Result<Self> {
         let guard = pool.pin();
         let mut words = [0; ROOT_WORDS];
         let mut space = Unpublished::new(&guard);
@@ -393,7 +393,7 @@ where
         // PERSIST: the leaf and the word that leads to it are ordered before the root; if this is
         // lost, there is no tree.
         guard.fence();
-        pool.create_tree(name, ENTRY.id, C::ID, &words)?;
+        pool.create_tree(new, ENTRY.id, C::ID, &words)?;
         space.published();
         tree.is_unfinished = false;
         Ok(tree)

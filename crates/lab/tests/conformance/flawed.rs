@@ -14,7 +14,7 @@ use engines::index::{
 use engines::{ErrorKind, Result, factory_of};
 use everleaf_lab::sorted_chain::SortedChain;
 use medium::{Lsn, Medium};
-use pool::{Pool, TreeRoot};
+use pool::{NewTree, Pool, TreeRoot};
 
 macro_rules! flaws {
     ($($(#[$meta:meta])* $name:ident,)*) => {
@@ -167,17 +167,17 @@ impl<M: Medium, C: Codec> Build<M> for Flawed<M, C>
 where
     SortedChain<M, C>: Build<M>,
 {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+    fn create(pool: &Pool<M>, new: NewTree<'_>, opening: &Opening) -> Result<Self> {
         let flaw = flaw_of(opening);
         let hoard = (flaw == Flaw::Hoards)
-            .then(|| SortedChain::create(pool, HOARD, opening))
+            .then(|| SortedChain::create(pool, HOARD.into(), opening))
             .transpose()?;
         let tree = match pool.trees()?.first() {
             Some(first) if flaw == Flaw::TreesMix => {
-                let root = pool.create_tree(name, first.engine, first.codec, &first.words)?;
+                let root = pool.create_tree(new, first.engine, first.codec, &first.words)?;
                 SortedChain::open(pool, &root, opening)?
             }
-            _ => SortedChain::create(pool, name, opening)?,
+            _ => SortedChain::create(pool, new, opening)?,
         };
         Ok(Self {
             pool: pool.clone(),

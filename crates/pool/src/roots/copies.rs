@@ -2,7 +2,7 @@
 //! found, and written anew from the other copy.
 //!
 //! The table is read in parts, each from the first copy in which it passes its check: a state, a
-//! name, a root word, an offset in the directory. A part is written anew only in a copy in which it
+//! name, a root word, the encodings, an offset in the directory. A part is written anew only in a copy in which it
 //! does not count, and from the copy in which it does. So a reader finds the same before, meanwhile
 //! and after, and a crash at any moment costs nothing. If a part fails its check in both copies,
 //! both stay as they are.

@@ -8,7 +8,7 @@ use super::pages::{RootPages, SLOTS_MAX};
 use super::slot::RootSlot;
 use super::{DamagedRoot, TreeRoot};
 
-/// A slot that replaces another one, because a renaming was interrupted.
+/// A slot that replaces another one, because a renaming or a change of encodings was interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Replacement {
     pub(super) slot: usize,
@@ -24,7 +24,7 @@ pub(super) struct RootNames {
     free: BTreeSet<usize>,
     /// The number of slots that were ever used.
     used: usize,
-    /// Renamings that were interrupted.
+    /// Renamings and changes of encodings that were interrupted.
     pub(super) replacements: Vec<Replacement>,
 }
 
@@ -76,7 +76,7 @@ impl RootNames {
     /// Takes the slots that others replace for what they are: slots that hold no tree. They are not
     /// free before their replacement is finished.
     fn leave_out_replaced<M: Medium>(&mut self, guard: &MediumGuard<'_, M>, pages: &RootPages) {
-        for Replacement { replaced, .. } in &self.replacements {
+        for Replacement { slot, replaced } in &self.replacements {
             let replaced = *replaced;
             self.free.remove(&replaced);
             self.damaged.retain(|damaged| damaged.slot != replaced);
@@ -84,6 +84,11 @@ impl RootNames {
                 && self.slots.get(&tree.name) == Some(&replaced)
             {
                 self.slots.remove(&tree.name);
+            }
+            // Both slots have the same name if the tree got other encodings, and the replaced one
+            // may have been read last.
+            if let RootSlot::Tree { tree, .. } = pages.slot(guard, *slot).read(guard, false) {
+                self.slots.insert(tree.name, *slot);
             }
         }
     }
@@ -126,7 +131,7 @@ impl RootNames {
         self.slots.insert(tree.name.clone(), tree.slot);
     }
 
-    /// The tree `replaced` has another name, in the slot `slot`.
+    /// The tree `replaced` has another name or other encodings, in the slot `slot`.
     pub(super) fn replace(&mut self, replaced: &TreeRoot, slot: usize) {
         self.slots.remove(&replaced.name);
         self.replacements.push(Replacement {

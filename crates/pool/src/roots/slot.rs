@@ -9,7 +9,7 @@
 //! 18..26  root words, each 48 bits with a check: what the engine needs to find its tree
 //! 26      CRC32C of words 1..18
 //! 27      with a check: while the tree gets another name, the number of its old slot, which holds nothing any more
-//! 28..64  zeros: room for the encodings of keys and values
+//! 28..64  the encodings of keys and values (`encodings`), with a check
 //! ```
 //!
 //! The copies lie in different slabs. Each part of a slot has a check of its own, and is read from
@@ -20,7 +20,9 @@
 use medium::{Medium, MediumGuard, Word};
 
 use super::copies::BadPart;
+use super::encodings::{self, ENCODINGS, ENCODINGS_END, Encodings, NewTree};
 use super::{DamagedRoot, ROOT_WORDS, TreeRoot};
+use crate::bytes::{bytes_of, words_check};
 use crate::header::{checked, unchecked};
 
 /// Bytes of a copy of a slot.
@@ -34,7 +36,7 @@ const NAME: usize = 2;
 const ROOTS: usize = 18;
 const NAME_CHECK: usize = 26;
 const REPLACED: usize = 27;
-const RESERVED: usize = 28;
+const _: () = assert!(ENCODINGS == REPLACED + 1 && ENCODINGS_END == SLOT_WORDS);
 
 const CODEC_SHIFT: u32 = 16;
 const IN_USE: u64 = 1 << 32;
@@ -93,8 +95,8 @@ pub(super) enum SlotPart {
     Root(usize),
     /// The number of the slot that is replaced.
     Replaced,
-    /// The rest, which holds zeros.
-    Reserved,
+    /// The encodings of its keys and values.
+    Encodings,
 }
 
 impl SlotPart {
@@ -105,7 +107,7 @@ impl SlotPart {
             Self::Name => (NAME_LENGTH..ROOTS).chain([NAME_CHECK]).collect(),
             Self::Root(index) => vec![ROOTS + index],
             Self::Replaced => vec![REPLACED],
-            Self::Reserved => (RESERVED..SLOT_WORDS).collect(),
+            Self::Encodings => (ENCODINGS..ENCODINGS_END).collect(),
         }
     }
 
@@ -116,7 +118,7 @@ impl SlotPart {
             Self::Name => NAME_LENGTH,
             Self::Root(index) => ROOTS + index,
             Self::Replaced => REPLACED,
-            Self::Reserved => RESERVED,
+            Self::Encodings => ENCODINGS,
         }
     }
 
@@ -127,7 +129,7 @@ impl SlotPart {
             Self::Name => "the name of its tree".to_owned(),
             Self::Root(index) => format!("root word {index}"),
             Self::Replaced => "the number of the slot that it replaces".to_owned(),
-            Self::Reserved => "the rest, which holds zeros,".to_owned(),
+            Self::Encodings => "the encodings of its tree".to_owned(),
         }
     }
 
@@ -139,7 +141,7 @@ impl SlotPart {
             Self::Root(_) | Self::Replaced => {
                 unchecked(cells[self.first_word()].load(guard)).is_some()
             }
-            Self::Reserved => cells[RESERVED..].iter().all(|cell| cell.load(guard) == 0),
+            Self::Encodings => encodings::read(guard, cells).is_ok(),
         }
     }
 }
@@ -154,7 +156,7 @@ pub(super) enum RootSlot {
         /// The slot that this one replaces, while a tree gets another name.
         replaced: Option<usize>,
     },
-    /// A tree that cannot be found, or whose name cannot be read.
+    /// A tree that cannot be found, or whose name or encodings cannot be read.
     Damaged(DamagedRoot),
 }
 
@@ -196,15 +198,20 @@ impl SlotCopies<'_> {
             Ok(name) => name.clone(),
             Err(_) => label_of(self.slot),
         };
+        let encodings = self.encodings(guard);
         let tree = self.roots(guard).map(|words| TreeRoot {
             slot: self.slot,
             name: label,
             engine: used.engine,
             codec: used.codec,
+            encodings: encodings.clone().unwrap_or(None),
             words,
         });
         match (name, tree) {
-            (Ok(_), Some(tree)) => {
+            (Ok(name), Some(tree)) => {
+                if let Err(what) = encodings {
+                    return self.damaged(Some(name), what, Some(tree));
+                }
                 let replaced = if used.replaces {
                     self.replaced(guard)
                 } else {
@@ -229,7 +236,7 @@ impl SlotCopies<'_> {
             parts.push(SlotPart::Name);
             parts.extend((0..ROOT_WORDS).map(SlotPart::Root));
             parts.push(SlotPart::Replaced);
-            parts.push(SlotPart::Reserved);
+            parts.push(SlotPart::Encodings);
         }
         let mut bad = Vec::new();
         for part in parts {
@@ -286,6 +293,21 @@ impl SlotCopies<'_> {
             }
         }
         name
+    }
+
+    /// The encodings, or what is wrong with them.
+    fn encodings<M: Medium>(
+        &self,
+        guard: &MediumGuard<'_, M>,
+    ) -> Result<Option<Encodings>, &'static str> {
+        let mut found = Err("the encodings are missing");
+        for cells in self.there() {
+            found = encodings::read(guard, cells);
+            if found.is_ok() {
+                break;
+            }
+        }
+        found
     }
 
     /// All root words, each from the first copy in which it passes its check.
@@ -351,7 +373,7 @@ impl SlotCopies<'_> {
 
 /// A tree that is about to be entered in a slot.
 pub(super) struct NewSlot<'t> {
-    pub(super) name: &'t str,
+    pub(super) tree: NewTree<'t>,
     pub(super) state: SlotState,
     pub(super) roots: &'t [u64; ROOT_WORDS],
     /// The slot that this one replaces.
@@ -362,11 +384,9 @@ impl NewSlot<'_> {
     /// The words of a copy, without the state.
     fn encode(&self) -> [u64; SLOT_WORDS] {
         let mut words = [0; SLOT_WORDS];
-        words[NAME_LENGTH] = self.name.len() as u64;
-        for (word, chunk) in words[NAME..ROOTS]
-            .iter_mut()
-            .zip(self.name.as_bytes().chunks(8))
-        {
+        let name = self.tree.name.as_bytes();
+        words[NAME_LENGTH] = name.len() as u64;
+        for (word, chunk) in words[NAME..ROOTS].iter_mut().zip(name.chunks(8)) {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
             *word = u64::from_le_bytes(bytes);
@@ -374,8 +394,9 @@ impl NewSlot<'_> {
         for (word, root) in words[ROOTS..NAME_CHECK].iter_mut().zip(self.roots) {
             *word = checked(*root);
         }
-        words[NAME_CHECK] = name_check(&words[NAME_LENGTH..ROOTS]);
+        words[NAME_CHECK] = words_check(&words[NAME_LENGTH..ROOTS]);
         words[REPLACED] = checked(self.replaced.unwrap_or(0) as u64);
+        words[ENCODINGS..ENCODINGS_END].copy_from_slice(&encodings::encode(self.tree.encodings));
         words
     }
 }
@@ -385,21 +406,13 @@ pub(super) fn label_of(slot: usize) -> String {
     format!("damaged-slot-{slot}")
 }
 
-fn name_check(words: &[u64]) -> u64 {
-    u64::from(crc32c::crc32c(&bytes_of(words)))
-}
-
-fn bytes_of(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
-
 /// The name in a copy, or what is wrong with it.
 fn name_of<M: Medium>(guard: &MediumGuard<'_, M>, cells: &[Word]) -> Result<String, &'static str> {
     let words: Vec<u64> = cells[NAME_LENGTH..ROOTS]
         .iter()
         .map(|cell| cell.load(guard))
         .collect();
-    if cells[NAME_CHECK].load(guard) != name_check(&words) {
+    if cells[NAME_CHECK].load(guard) != words_check(&words) {
         return Err("the name fails its checksum");
     }
     let length = words[0] as usize;

@@ -198,7 +198,8 @@ impl Explored {
         name: &str,
         versions: Arc<TreeVersions>,
     ) -> Result<Arc<StripedTree>> {
-        let created = (self.engine.media.sim.create)(pool, name, self.coded(), &self.creation)?;
+        let created =
+            (self.engine.media.sim.create)(pool, name.into(), self.coded(), &self.creation)?;
         Ok(Arc::new(StripedTree::new(pool, created, versions)))
     }
 

@@ -10,7 +10,7 @@ use everleaf_sim::{
 };
 use medium::sim::{Mutation, Sim, Site, SiteKind};
 use medium::{LineForm, Word};
-use pool::{Pool, ROOT_WORDS, TreeRoot};
+use pool::{Encodings, NewTree, Pool, ROOT_WORDS, TreeRoot};
 
 use crate::common::text;
 
@@ -37,11 +37,13 @@ enum Operation {
     Remove { tree: u8 },
     /// Gives a tree another name.
     Rename { tree: u8, name: u8 },
+    /// Gives a tree other encodings.
+    Encode { tree: u8, number: u8 },
     /// Closes the pool and opens it again.
     Reopen,
 }
 
-use Operation::{Clear, Compact, Create, Put, Release, Remove, Rename, Reopen};
+use Operation::{Clear, Compact, Create, Encode, Put, Release, Remove, Rename, Reopen};
 
 const SLOTS: usize = 8;
 /// In a directory's word: the length in bytes, above the offset.
@@ -56,6 +58,36 @@ struct Opened {
 }
 
 type Blocks = BTreeMap<usize, (usize, u64)>;
+
+/// A tree.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+struct Directory {
+    blocks: Blocks,
+    encodings: Option<Encodings>,
+}
+
+impl Directory {
+    /// A new one. Every second tree is made with encodings.
+    fn new(name: u8) -> Self {
+        let encodings = if name.is_multiple_of(2) {
+            None
+        } else {
+            Some(encodings(name))
+        };
+        Self {
+            blocks: Blocks::new(),
+            encodings,
+        }
+    }
+}
+
+/// Encodings that fill most of a slot's words for them.
+fn encodings(number: u8) -> Encodings {
+    Encodings {
+        key: format!("key:{number}"),
+        value: char::from(b'!' + number % 90).to_string().repeat(200),
+    }
+}
 
 fn content(value: u64, index: usize) -> u64 {
     value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ index as u64
@@ -121,10 +153,22 @@ impl Opened {
         let mut words = [0; ROOT_WORDS];
         words[0] = offset;
         let name_text = char::from(name).to_string();
-        self.trees.insert(
-            name,
-            pool.create_tree(&name_text, 9, 9, &words).map_err(text)?,
-        );
+        let encodings = Directory::new(name).encodings;
+        let new = NewTree {
+            name: &name_text,
+            encodings: encodings.as_ref(),
+        };
+        let made = pool.create_tree(new, 9, 9, &words).map_err(text)?;
+        self.trees.insert(name, made);
+        Ok(())
+    }
+
+    fn encode(&mut self, tree: u8, number: u8) -> Result<(), Complaint> {
+        let Some(root) = self.trees.get(&tree) else {
+            return Ok(());
+        };
+        let encoded = self.pool().set_encodings(root, Some(&encodings(number)));
+        self.trees.insert(tree, encoded.map_err(text)?);
         Ok(())
     }
 
@@ -216,7 +260,7 @@ impl Opened {
 impl Subject for PoolProtocol {
     type Operation = Operation;
     type Outcome = ();
-    type State = BTreeMap<u8, Blocks>;
+    type State = BTreeMap<u8, Directory>;
     type Instance = Opened;
 
     fn initial(&self) -> Self::State {
@@ -225,22 +269,28 @@ impl Subject for PoolProtocol {
 
     fn step(&self, state: &mut Self::State, operation: &Operation) {
         match *operation {
-            Create { tree } => drop(state.insert(tree, Blocks::new())),
+            Create { tree } => drop(state.insert(tree, Directory::new(tree))),
             Put {
                 tree,
                 slot,
                 bytes,
                 value,
             } => {
-                state.entry(tree).or_default().insert(slot, (bytes, value));
+                let directory = state.entry(tree).or_default();
+                directory.blocks.insert(slot, (bytes, value));
             }
             Clear { tree, slot } | Release { tree, slot, .. } => {
-                state.entry(tree).or_default().remove(&slot);
+                state.entry(tree).or_default().blocks.remove(&slot);
             }
             Remove { tree } => drop(state.remove(&tree)),
             Rename { tree, name } => {
-                if let Some(blocks) = state.remove(&tree) {
-                    state.insert(name, blocks);
+                if let Some(directory) = state.remove(&tree) {
+                    state.insert(name, directory);
+                }
+            }
+            Encode { tree, number } => {
+                if let Some(directory) = state.get_mut(&tree) {
+                    directory.encodings = Some(encodings(number));
                 }
             }
             Reopen | Compact => {}
@@ -271,6 +321,7 @@ impl Subject for PoolProtocol {
             Compact => opened.pool().compact().map_err(text),
             Remove { tree } => opened.remove(tree),
             Rename { tree, name } => opened.rename(tree, name),
+            Encode { tree, number } => opened.encode(tree, number),
             Reopen => {
                 let pool = opened.pool.take().expect("an open pool");
                 pool.close().map_err(text)?;
@@ -295,14 +346,18 @@ impl Subject for PoolProtocol {
                 }
                 found.insert(slot, (bytes, value));
             }
-            state.insert(*name, found);
+            let directory = Directory {
+                blocks: found,
+                encodings: tree.encodings.clone(),
+            };
+            state.insert(*name, directory);
         }
         Ok(state)
     }
 
     fn check(&self, opened: &mut Opened, state: &Self::State) -> Result<(), Complaint> {
         let pool = opened.pool();
-        let reached: usize = state.values().map(|blocks| 1 + blocks.len()).sum();
+        let reached: usize = state.values().map(|tree| 1 + tree.blocks.len()).sum();
         let stat = pool.stat();
         let reached = reached as u64 + stat.root_pages;
         let allocations = stat.allocations;
@@ -398,6 +453,19 @@ fn script() -> Vec<Operation> {
         Rename {
             tree: b'd',
             name: b'a',
+        },
+        Encode {
+            tree: b'a',
+            number: 1,
+        },
+        Encode {
+            tree: b'c',
+            number: 2,
+        },
+        Reopen,
+        Encode {
+            tree: b'a',
+            number: 3,
         },
     ]
 }
@@ -513,6 +581,21 @@ fn the_fences_of_a_rename_are_missed() {
         },
         Create { tree: b'd' },
         Remove { tree: b'c' },
+    ];
+    expect_fences_to_be_missed("pool/src/roots.rs", &script);
+}
+
+#[test]
+fn the_fences_of_a_change_of_encodings_are_missed() {
+    let script = [
+        Create { tree: b'a' },
+        put(0, 40, 1),
+        Encode {
+            tree: b'a',
+            number: 1,
+        },
+        Create { tree: b'd' },
+        Remove { tree: b'a' },
     ];
     expect_fences_to_be_missed("pool/src/roots.rs", &script);
 }

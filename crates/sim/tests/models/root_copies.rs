@@ -19,6 +19,7 @@ const DIRECTORIES: [u64; 2] = [0x5800, 0x9800];
 /// Words of a copy of a slot.
 const NAME: u64 = 8 * 2;
 const ROOTS: u64 = 8 * 18;
+const ENCODINGS: u64 = 8 * 28;
 /// As many trees as the first slots have room for, one of which is removed, and two in a page.
 const TREES: u8 = 22;
 
@@ -31,6 +32,8 @@ enum Place {
     Name,
     /// A root word of slot 0.
     Root,
+    /// The encodings of slot 0.
+    Encodings,
     /// The word of the directory that leads to the first copy of the first page.
     Directory,
     /// The name in the first slot of the first page.
@@ -94,6 +97,7 @@ impl Opened {
             Place::State => SLOTS[copy],
             Place::Name => SLOTS[copy] + NAME,
             Place::Root => SLOTS[copy] + ROOTS,
+            Place::Encodings => SLOTS[copy] + ENCODINGS,
             Place::Directory => DIRECTORIES[copy],
             Place::InPage => {
                 let entry = self.load(DIRECTORIES[0] + 8 * copy as u64)?;
@@ -195,6 +199,7 @@ fn script() -> Vec<Operation> {
             Place::State,
             Place::Name,
             Place::Root,
+            Place::Encodings,
             Place::Directory,
             Place::InPage,
         ] {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::Result;
 use medium::Medium;
-use pool::{Pool, ROOT_WORDS, TreeRoot};
+use pool::{NewTree, Pool, ROOT_WORDS, TreeRoot};
 
 use super::log::{Anchor, Redo};
 use super::{Format, NodeKind, Paged, ROOT_ANCHOR, ROOT_FORMAT};
@@ -17,7 +17,7 @@ impl<M: Medium, C: Codec, F: Format> Build<M> for Paged<M, C, F>
 where
     Self: MaybeWords,
 {
-    fn create(pool: &Pool<M>, name: &str, opening: &Opening) -> Result<Self> {
+    fn create(pool: &Pool<M>, new: NewTree<'_>, opening: &Opening) -> Result<Self> {
         let guard = pool.pin();
         let mut words = [0; ROOT_WORDS];
         let mut space = Unpublished::new(&guard);
@@ -31,7 +31,7 @@ where
         // PERSIST: anchor and leaf are ordered before the root that leads to them; if this is lost, there is
         // no tree.
         guard.fence();
-        pool.create_tree(name, F::ENGINE.0, C::ID, &words)?;
+        pool.create_tree(new, F::ENGINE.0, C::ID, &words)?;
         space.published();
         Ok(tree)
     }

@@ -97,7 +97,7 @@ impl<P: Place> World for Site<P> {
     fn add(&mut self, name: &str) -> Result<()> {
         let codec = self.cell.kind.codec();
         let opening = Self::opening(self.cell.settings);
-        let tree = (self.factory().create)(self.pool(), name, codec, &opening)?.index;
+        let tree = (self.factory().create)(self.pool(), name.into(), codec, &opening)?.index;
         self.trees.insert(name.to_owned(), tree);
         Ok(())
     }
