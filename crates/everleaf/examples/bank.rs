@@ -123,7 +123,7 @@ impl Bank {
             engine: Engine::BZTREE,
             ..TreeOptions::RECORDS
         };
-        let done = store.tree_with("done", kind)?.typed();
+        let done = store.typed_with("done", kind)?;
         let bank = Self {
             store,
             accounts,

@@ -11,7 +11,7 @@ use engines::versions::{TreeVersions, Versions};
 use engines::{Error, ErrorKind, Result};
 use medium::file::CopyTarget;
 use medium::{FileStat, Lsn, Process, Survives};
-use pool::{Evacuate, Evacuation, LostCopy, Pool, PoolStat, Roots, TreeRoot};
+use pool::{Encodings, Evacuate, Evacuation, LostCopy, NewTree, Pool, PoolStat, Roots, TreeRoot};
 
 use crate::TreeOptions;
 
@@ -26,7 +26,7 @@ pub(crate) trait Backend: Send + Sync {
     fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>>;
     fn create_tree(
         &self,
-        name: &str,
+        new: NewTree<'_>,
         kind: TreeOptions,
         opening: &StoreOpening,
     ) -> Result<Arc<StripedTree>>;
@@ -43,6 +43,7 @@ pub(crate) trait Backend: Send + Sync {
     fn write_batch(&self, batch: &BatchRequest<'_>) -> Result<Lsn>;
     fn remove_tree(&self, root: &TreeRoot) -> Result<()>;
     fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()>;
+    fn set_encodings(&self, root: &TreeRoot, encodings: Option<&Encodings>) -> Result<()>;
     fn leave_unclean(&self);
     /// Makes durable what was written so far, by any thread.
     fn sync(&self) -> Result<()>;
@@ -128,6 +129,8 @@ impl StoreOpening {
 pub(crate) struct OpenTree {
     pub(crate) striped: Arc<StripedTree>,
     pub(crate) kind: TreeOptions,
+    /// The encodings of its keys and values; `None` if it is a tree of byte strings.
+    pub(crate) encodings: Option<Encodings>,
     /// Its first root word.
     pub(crate) anchor: u64,
 }
@@ -143,6 +146,7 @@ impl OpenTree {
         Ok(Self {
             striped: backend.open_tree(root, settings, opening)?,
             kind,
+            encodings: root.encodings.clone(),
             anchor: root.words[0],
         })
     }
@@ -180,12 +184,12 @@ impl<M: Host> Backend for Pool<M> {
 
     fn create_tree(
         &self,
-        name: &str,
+        new: NewTree<'_>,
         kind: TreeOptions,
         opening: &StoreOpening,
     ) -> Result<Arc<StripedTree>> {
         let factory = M::factory(&kind.engine.media);
-        let tree = (factory.create)(self, name.into(), kind.codec, &opening.of(kind))?;
+        let tree = (factory.create)(self, new, kind.codec, &opening.of(kind))?;
         let versions = TreeVersions::of_new(&opening.versions);
         Ok(Arc::new(StripedTree::new(self, tree, versions)))
     }
@@ -226,6 +230,10 @@ impl<M: Host> Backend for Pool<M> {
 
     fn rename_tree(&self, root: &TreeRoot, name: &str) -> Result<()> {
         Pool::rename_tree(self, root, name).map(drop)
+    }
+
+    fn set_encodings(&self, root: &TreeRoot, encodings: Option<&Encodings>) -> Result<()> {
+        Pool::set_encodings(self, root, encodings).map(drop)
     }
 
     fn leave_unclean(&self) {

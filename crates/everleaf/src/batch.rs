@@ -13,6 +13,7 @@ use engines::batch::{self, BatchCondition, Write};
 use engines::index::Condition;
 use medium::Lsn;
 
+use crate::encoding::NotEncodable;
 use crate::{KeyFor, Pending, Store, Tree, TreeHandle, ValueFor};
 
 /// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none,
@@ -47,6 +48,16 @@ pub struct Batch {
     bytes: Vec<u8>,
     writes: Vec<Planned<Option<Range<usize>>>>,
     conditions: Vec<Planned<Condition<Range<usize>>>>,
+    /// The first call that the batch could not note.
+    fault: Option<BatchFault>,
+}
+
+/// Why a batch is refused as a whole.
+#[derive(Clone)]
+enum BatchFault {
+    /// This handle does not take writes of bytes.
+    OnlyRead(Tree),
+    NotEncodable(NotEncodable),
 }
 
 /// A write or a condition for one key of a tree, which is given by its number in the batch.
@@ -70,23 +81,42 @@ impl Batch {
         key: impl KeyFor<T>,
         value: impl ValueFor<T>,
     ) -> &mut Self {
-        let tree = self.number(tree.bytes_tree());
-        let key = self.keep(&key.encoded());
-        let what = Some(self.keep(&value.encoded()));
-        self.writes.push(Planned { tree, key, what });
-        self
+        match value.encoded() {
+            Ok(value) => self.plan(tree.bytes_tree(), &key.encoded(), Some(&value)),
+            Err(fault) => self.refuse(BatchFault::NotEncodable(fault)),
+        }
     }
 
     /// Removes a key, if it is present.
     pub fn remove<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> &mut Self {
-        let tree = self.number(tree.bytes_tree());
-        let key = self.keep(&key.encoded());
-        self.writes.push(Planned {
-            tree,
-            key,
-            what: None,
-        });
+        self.plan(tree.bytes_tree(), &key.encoded(), None)
+    }
+
+    /// Notes a write.
+    fn plan(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> &mut Self {
+        if tree.expect_writes().is_err() {
+            return self.refuse(BatchFault::OnlyRead(tree.clone()));
+        }
+        let tree = self.number(tree);
+        let key = self.keep(key);
+        let what = value.map(|value| self.keep(value));
+        self.writes.push(Planned { tree, key, what });
         self
+    }
+
+    /// Notes why the batch will be refused. The first fault counts.
+    fn refuse(&mut self, fault: BatchFault) -> &mut Self {
+        self.fault.get_or_insert(fault);
+        self
+    }
+
+    /// Refuses the batch if one of its calls could not be noted.
+    fn expect_whole(&self) -> Result<()> {
+        match &self.fault {
+            Some(BatchFault::OnlyRead(tree)) => tree.expect_writes(),
+            Some(BatchFault::NotEncodable(fault)) => Err(fault.clone().into()),
+            None => Ok(()),
+        }
     }
 
     /// Demands that a key has this value before the batch, or is absent (`None`).
@@ -102,7 +132,10 @@ impl Batch {
         key: impl KeyFor<T>,
         value: Option<T::Named<'_>>,
     ) -> &mut Self {
-        let value = value.map(T::named_bytes);
+        let value = match value.map(T::named_bytes).transpose() {
+            Ok(value) => value,
+            Err(fault) => return self.refuse(BatchFault::NotEncodable(fault)),
+        };
         let condition = value
             .as_deref()
             .map_or(Condition::Absent, Condition::Equals);
@@ -122,7 +155,7 @@ impl Batch {
         self
     }
 
-    /// The number of writes.
+    /// The number of writes; a removal of a range counts as one.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
@@ -138,6 +171,7 @@ impl Batch {
         self.bytes.clear();
         self.writes.clear();
         self.conditions.clear();
+        self.fault = None;
     }
 
     /// A tree that the batch writes to, if all of these are durable by epochs. A batch that writes
@@ -211,7 +245,8 @@ impl Store {
     /// - [`ErrorKind::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are
     ///   durable by epochs;
     /// - [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`];
-    ///   [`ErrorKind::OfAnotherStore`]; [`ErrorKind::ReadOnly`];
+    ///   [`ErrorKind::NotEncodable`]; [`ErrorKind::OfAnotherStore`]; [`ErrorKind::TypedTree`] for
+    ///   bytes to a tree that has types; [`ErrorKind::ReadOnly`];
     /// - [`ErrorKind::InLoadSource`]: called from the source of a bulk load of one of the trees.
     ///
     /// After an error of the medium, or of a damaged tree, it is not known whether the batch was
@@ -237,6 +272,7 @@ impl Store {
     /// batch is durable.
     pub(crate) fn write_ordered(&self, batch: &Batch) -> Result<Lsn> {
         self.at(self.inner.expect_own_process())?;
+        self.at(batch.expect_whole())?;
         for tree in &batch.trees {
             tree.expect_of(&self.inner)?;
         }

@@ -1,4 +1,112 @@
-//! Keys and values as byte strings.
+//! Keys and values as byte strings, and the names by which a tree remembers how.
+
+use std::fmt;
+
+use engines::{Error, ErrorKind};
+
+/// The encoding of a type of keys or values, as a tree remembers it: a name. A type of the user has a
+/// version as well, and may read the bytes of older encodings.
+///
+/// | type | name |
+/// | --- | --- |
+/// | numbers, `bool`, `char`, `()` | as in Rust |
+/// | `str`, `String` | `text` |
+/// | `[u8]`, `Vec<u8>`; `[u8; 16]` | `bytes`; `bytes[16]` |
+/// | `Option<u64>`, `(String, u32)` | `option(u64)`, `(text,u32)` |
+/// | a type of your own | its name and version: `order:2` |
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Encoding {
+    name: String,
+    /// Names of older encodings whose bytes the type reads as well.
+    older: Vec<String>,
+}
+
+impl Encoding {
+    /// The encoding of a type of your own. The name stays when the type gets another name or place in
+    /// the program; the version changes when its bytes do.
+    pub fn new(name: &str, version: u32) -> Self {
+        Self::named(&format!("{name}:{version}"))
+    }
+
+    /// The same encoding of a type that also reads bytes of `older`, and what that type reads.
+    #[must_use]
+    pub fn reads_too(mut self, older: Self) -> Self {
+        self.older.push(older.name);
+        self.older.extend(older.older);
+        self
+    }
+
+    /// An encoding that reads nothing else.
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            older: Vec::new(),
+        }
+    }
+
+    /// The encoding of a type with parts: the names of the parts between `open` and `)`.
+    fn of_parts(open: &str, parts: &[Self]) -> Self {
+        let mut names = vec![open.to_owned()];
+        for (index, part) in parts.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            let mut longer = Vec::new();
+            for begun in &names {
+                for name in part.all_names() {
+                    longer.push(format!("{begun}{comma}{name}"));
+                }
+            }
+            names = longer;
+        }
+        let mut names = names.into_iter().map(|name| name + ")");
+        Self {
+            // The first one has the present version of each part.
+            name: names.next().unwrap_or_default(),
+            older: names.collect(),
+        }
+    }
+
+    /// Its name, and those of older encodings.
+    fn all_names(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.name).chain(&self.older)
+    }
+
+    /// Its name, as a tree remembers it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the type reads bytes of the encoding `name`: its own one, or an older one.
+    pub fn reads(&self, name: &str) -> bool {
+        self.all_names().any(|own| own == name)
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)
+    }
+}
+
+/// Why a value has no encoding.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotEncodable {
+    /// The reason, in words.
+    pub why: String,
+}
+
+impl fmt::Display for NotEncodable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a value cannot be encoded: {}", self.why)
+    }
+}
+
+impl std::error::Error for NotEncodable {}
+
+impl From<NotEncodable> for Error {
+    fn from(NotEncodable { why }: NotEncodable) -> Self {
+        ErrorKind::NotEncodable { why }.into()
+    }
+}
 
 /// A type of keys. The bytes of its keys sort as the keys do, so that ranges of them are ranges of
 /// a tree.
@@ -15,8 +123,46 @@
 /// | tuples of two to four | one after the other |
 ///
 /// A string or a byte vector that is the whole key is stored as [`Tree::put`](crate::Tree::put)
-/// would store it, so such a tree may be used with types and without.
+/// would store it.
+///
+/// A type of your own derives it, if its fields are keys. Structs and enums sort as with
+/// `#[derive(PartialOrd)]`; an enum has up to 256 variants.
+///
+/// ```
+/// use everleaf::Key;
+///
+/// #[derive(Key, Clone, PartialEq, Debug)]
+/// #[everleaf(name = "due")]
+/// struct Due { seconds: u64, job: u64 }
+///
+/// #[derive(Key, Clone, PartialEq, Debug)]
+/// #[everleaf(name = "state", version = 2, reads(1))]
+/// enum State { Waiting, Running, Failed { attempts: u32 } } // version 1 had no `Failed`
+///
+/// # let store = everleaf::Store::in_memory()?;
+/// let queue = store.typed::<(State, Due), String>("queue")?;
+/// queue.put(&(State::Failed { attempts: 2 }, Due { seconds: 60, job: 1 }), "mail")?;
+/// queue.put(&(State::Waiting, Due { seconds: 90, job: 2 }), "print")?;
+/// assert_eq!(queue.first()?.unwrap().1, "print");
+/// assert_eq!(queue.prefix(&State::Waiting).count(), 1);
+/// assert_eq!(queue.as_tree().encodings().unwrap().to_string(), "(state:2,due:1) -> text");
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+///
+/// The name (if none is given, that of the type) and the version are what a tree remembers. All keys
+/// of a tree have one form, so `reads` lists older versions whose bytes are bytes of this version.
+/// Keys of any other form belong into another tree. A key with fields has a prefix, the first field
+/// ([`StartsWith`]).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key of a tree: the trait `everleaf::Key` is missing",
+    label = "`Key` is missing here",
+    note = "keys are numbers, text, bytes, `Option`s and tuples of up to four of these; a type of your own derives it: `#[derive(everleaf::Key)]`",
+    note = "if `{Self}` is to be a value, `everleaf::EncodedValue` is enough: `#[derive(everleaf::EncodedValue)]`, with `#[everleaf(serde)]` for a type that serde knows"
+)]
 pub trait Key {
+    /// The name by which a tree remembers the encoding.
+    fn encoding() -> Encoding;
+
     /// Appends the bytes of the key, behind which nothing follows.
     fn encode(&self, bytes: &mut Vec<u8>);
 
@@ -45,17 +191,56 @@ pub trait Key {
 
 /// A type of values.
 ///
-/// Every [`Key`] is one. For a type of your own:
+/// Every [`Key`] is one. A type of your own derives it, if its fields are values:
 ///
 /// ```
-/// # use everleaf::Store;
-/// #[derive(Debug, PartialEq)]
+/// use everleaf::EncodedValue;
+///
+/// #[derive(EncodedValue)]
+/// #[everleaf(name = "price", version = 1)]
+/// struct PriceV1 { cents: u32 }
+///
+/// #[derive(EncodedValue, PartialEq, Debug)]
+/// #[everleaf(name = "price", version = 2, reads(PriceV1))]
+/// struct Price { cents: u32, currency: String }
+///
+/// impl From<PriceV1> for Price {
+///     fn from(old: PriceV1) -> Self {
+///         Self { cents: old.cents, currency: "EUR".to_owned() }
+///     }
+/// }
+///
+/// # let store = everleaf::Store::in_memory()?;
+/// store.typed::<String, PriceV1>("prices")?.put("apple", &PriceV1 { cents: 42 })?;
+///
+/// let prices = store.typed::<String, Price>("prices")?; // remembers version 2 from now on
+/// assert_eq!(prices.get("apple")?.unwrap().currency, "EUR");
+/// prices.put("pear", &Price { cents: 50, currency: "CHF".to_owned() })?;
+/// assert!(store.typed::<String, PriceV1>("prices").is_err());
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+///
+/// The name (if none is given, that of the type) and the version are what a tree remembers. Each value
+/// begins with its version, so values of several versions lie in one tree. Change the version when the
+/// fields change, and keep the older type as long as its values may be there.
+///
+/// With the feature `serde`, `#[everleaf(serde)]` stores a type as serde and postcard encode it, so
+/// that its fields may have any type that serde knows: vectors, maps, nested types.
+///
+/// Without a derive:
+///
+/// ```
+/// # use everleaf::{Encoding, NotEncodable, Store};
 /// struct Price { cents: u32, currency: [u8; 3] }
 ///
 /// impl everleaf::EncodedValue for Price {
-///     fn encode_value(&self, bytes: &mut Vec<u8>) {
+///     fn value_encoding() -> Encoding {
+///         Encoding::new("price", 1)
+///     }
+///     fn encode_value(&self, bytes: &mut Vec<u8>) -> Result<(), NotEncodable> {
 ///         bytes.extend(self.cents.to_le_bytes());
 ///         bytes.extend(self.currency);
+///         Ok(())
 ///     }
 ///     fn decode_value(bytes: &[u8]) -> Option<Self> {
 ///         let (cents, currency) = bytes.split_first_chunk()?;
@@ -69,9 +254,30 @@ pub trait Key {
 /// assert_eq!(prices.get("apple")?.unwrap().cents, 42);
 /// # Ok::<(), everleaf::Error>(())
 /// ```
+///
+/// A type without it is refused by the compiler, which names the trait:
+///
+/// ```compile_fail,E0277
+/// # let store = everleaf::Store::in_memory()?;
+/// struct Unknown;
+/// store.typed::<u64, Unknown>("unknown")?;
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no value of a tree: the trait `everleaf::EncodedValue` is missing",
+    label = "`EncodedValue` is missing here",
+    note = "every key is a value; a type of your own derives it: `#[derive(everleaf::EncodedValue)]`, with `#[everleaf(serde)]` for a type that serde knows"
+)]
 pub trait EncodedValue {
+    /// The name by which a tree remembers the encoding.
+    fn value_encoding() -> Encoding;
+
     /// Appends the bytes of the value.
-    fn encode_value(&self, bytes: &mut Vec<u8>);
+    ///
+    /// # Errors
+    /// If it has none. The write then changes nothing, and returns
+    /// [`ErrorKind::NotEncodable`](crate::ErrorKind::NotEncodable).
+    fn encode_value(&self, bytes: &mut Vec<u8>) -> Result<(), NotEncodable>;
 
     /// Reads a value from all bytes; `None` if they are not the bytes of a value.
     fn decode_value(bytes: &[u8]) -> Option<Self>
@@ -80,8 +286,13 @@ pub trait EncodedValue {
 }
 
 impl<K: Key + ?Sized> EncodedValue for K {
-    fn encode_value(&self, bytes: &mut Vec<u8>) {
+    fn value_encoding() -> Encoding {
+        K::encoding()
+    }
+
+    fn encode_value(&self, bytes: &mut Vec<u8>) -> Result<(), NotEncodable> {
         Key::encode(self, bytes);
+        Ok(())
     }
 
     fn decode_value(bytes: &[u8]) -> Option<Self>
@@ -93,6 +304,11 @@ impl<K: Key + ?Sized> EncodedValue for K {
 }
 
 /// A key whose first part is a `P`: see [`TypedTree::prefix`](crate::TypedTree::prefix).
+#[diagnostic::on_unimplemented(
+    message = "`{P}` is not the first part of the key `{Self}`: the trait `everleaf::StartsWith<{P}>` is missing",
+    label = "keys do not begin with this",
+    note = "a prefix is the first part of a tuple, or the first field of a struct that derives `everleaf::Key`"
+)]
 pub trait StartsWith<P: ?Sized> {}
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
@@ -104,6 +320,10 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 macro_rules! unsigned {
     ($($type:ty),*) => {$(
         impl Key for $type {
+            fn encoding() -> Encoding {
+                Encoding::named(stringify!($type))
+            }
+
             fn encode(&self, bytes: &mut Vec<u8>) {
                 bytes.extend(self.to_be_bytes());
             }
@@ -119,6 +339,10 @@ unsigned!(u8, u16, u32, u64, u128);
 macro_rules! signed {
     ($($type:ty),*) => {$(
         impl Key for $type {
+            fn encoding() -> Encoding {
+                Encoding::named(stringify!($type))
+            }
+
             fn encode(&self, bytes: &mut Vec<u8>) {
                 bytes.extend((self ^ Self::MIN).to_be_bytes());
             }
@@ -134,6 +358,10 @@ signed!(i8, i16, i32, i64, i128);
 macro_rules! float {
     ($($type:ty, $bits:ty);*) => {$(
         impl Key for $type {
+            fn encoding() -> Encoding {
+                Encoding::named(stringify!($type))
+            }
+
             fn encode(&self, bytes: &mut Vec<u8>) {
                 let (bits, sign) = (self.to_bits(), 1 << (<$bits>::BITS - 1));
                 bytes.extend(if bits & sign == 0 { bits | sign } else { !bits }.to_be_bytes());
@@ -149,6 +377,10 @@ macro_rules! float {
 float!(f32, u32; f64, u64);
 
 impl Key for bool {
+    fn encoding() -> Encoding {
+        Encoding::named("bool")
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(u8::from(*self));
     }
@@ -163,6 +395,10 @@ impl Key for bool {
 }
 
 impl Key for char {
+    fn encoding() -> Encoding {
+        Encoding::named("char")
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         u32::from(*self).encode(bytes);
     }
@@ -173,6 +409,10 @@ impl Key for char {
 }
 
 impl Key for () {
+    fn encoding() -> Encoding {
+        Encoding::named("()")
+    }
+
     fn encode(&self, _bytes: &mut Vec<u8>) {}
 
     fn decode_before(_bytes: &mut &[u8]) -> Option<Self> {
@@ -181,6 +421,10 @@ impl Key for () {
 }
 
 impl<const N: usize> Key for [u8; N] {
+    fn encoding() -> Encoding {
+        Encoding::named(&format!("bytes[{N}]"))
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self);
     }
@@ -191,6 +435,10 @@ impl<const N: usize> Key for [u8; N] {
 }
 
 impl Key for [u8] {
+    fn encoding() -> Encoding {
+        Encoding::named("bytes")
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self);
     }
@@ -205,6 +453,10 @@ impl Key for [u8] {
 }
 
 impl Key for Vec<u8> {
+    fn encoding() -> Encoding {
+        <[u8]>::encoding()
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         self.as_slice().encode(bytes);
     }
@@ -233,6 +485,10 @@ impl Key for Vec<u8> {
 }
 
 impl Key for str {
+    fn encoding() -> Encoding {
+        Encoding::named("text")
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         self.as_bytes().encode(bytes);
     }
@@ -243,6 +499,10 @@ impl Key for str {
 }
 
 impl Key for String {
+    fn encoding() -> Encoding {
+        str::encoding()
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         self.as_str().encode(bytes);
     }
@@ -261,6 +521,10 @@ impl Key for String {
 }
 
 impl<K: Key> Key for Option<K> {
+    fn encoding() -> Encoding {
+        Encoding::of_parts("option(", &[K::encoding()])
+    }
+
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(u8::from(self.is_some()));
         self.iter().for_each(|key| key.encode(bytes));
@@ -291,6 +555,11 @@ impl<K: Key> Key for Option<K> {
 macro_rules! tuple {
     ($first:ident $($middle:ident)*; $last:ident) => {
         impl<$first: Key, $($middle: Key,)* $last: Key> Key for ($first, $($middle,)* $last) {
+            fn encoding() -> Encoding {
+                let parts = [$first::encoding(), $($middle::encoding(),)* $last::encoding()];
+                Encoding::of_parts("(", &parts)
+            }
+
             fn encode(&self, bytes: &mut Vec<u8>) {
                 #[allow(non_snake_case, reason = "named as the types")]
                 let ($first, $($middle,)* $last) = self;

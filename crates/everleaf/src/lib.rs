@@ -155,16 +155,26 @@
 //! # Types
 //!
 //! [`Store::typed`] is a tree with keys and values of types: integers, floats, strings, byte
-//! arrays, `Option`s and tuples of these sort as in Rust, and a type of your own becomes a value
-//! with two functions ([`EncodedValue`]).
+//! arrays, `Option`s and tuples of these sort as in Rust, and types of your own derive [`Key`] or
+//! [`EncodedValue`]. The tree remembers its types by name and version, and opens with these only.
 //!
 //! ```
 //! # let store = everleaf::Store::in_memory()?;
-//! let scores = store.typed::<(String, u32), f64>("scores")?; // by player and round
-//! scores.put(&("ada".to_owned(), 1), &7.5)?;
-//! scores.put(&("ada".to_owned(), 2), &9.0)?;
-//! let of_ada: Vec<_> = scores.prefix("ada").collect::<Result<_, _>>()?;
-//! assert_eq!(of_ada[1], (("ada".to_owned(), 2), 9.0));
+//! use everleaf::{EncodedValue, ErrorKind};
+//!
+//! #[derive(EncodedValue)]
+//! #[everleaf(name = "round")]
+//! struct Round { score: f64, opponent: String }
+//!
+//! let rounds = store.typed::<(String, u32), Round>("rounds")?; // by player and number
+//! for (number, score) in [(1, 7.5), (2, 9.0)] {
+//!     rounds.put(&("ada".to_owned(), number), &Round { score, opponent: "bob".to_owned() })?;
+//! }
+//! let of_ada: Vec<_> = rounds.prefix("ada").collect::<Result<_, _>>()?;
+//! assert_eq!(of_ada[1].1.score, 9.0);
+//!
+//! let refused = store.typed::<u64, String>("rounds").unwrap_err();
+//! assert!(refused.to_string().contains("holds (text,u32) -> round:1, not u64 -> text"));
 //! # Ok::<(), everleaf::Error>(())
 //! ```
 //!
@@ -344,6 +354,7 @@ mod store_duty;
 mod transaction;
 mod tree;
 mod tree_handle;
+mod tree_types;
 mod typed;
 mod view;
 mod view_reads;
@@ -370,7 +381,7 @@ pub use medium::{
 };
 pub use options::{MediumChoice, Options, log_path};
 pub use pending::{Pending, PendingTree, PendingTyped, PendingWords};
-pub use pool::{LostCopy, TREE_NAME_BYTES_MAX, TREES_MAX};
+pub use pool::{ENCODINGS_BYTES_MAX, Encodings, LostCopy, TREE_NAME_BYTES_MAX, TREES_MAX};
 pub use range::{KeyRange, Range};
 pub use recovery::{DamagedPart, NotRecovered, Recovery};
 pub use snapshot::Snapshot;

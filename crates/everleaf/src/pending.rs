@@ -239,6 +239,7 @@ impl Tree {
         &self,
         attempt: impl Fn() -> Result<Written>,
     ) -> Result<Pending<bool>> {
+        self.expect_writes()?;
         let store = self.store();
         let written = self.at(store.ordered(attempt))?;
         self.at(store.keep_up(written.lsn))?;
@@ -515,7 +516,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         K: Borrow<Q>,
     {
-        let found = self.tree.as_tree().pending().get(key_bytes(key))?;
+        let found = self.tree.beneath().pending().get(key_bytes(key))?;
         found.try_map(|bytes| self.decode(bytes))
     }
 
@@ -527,8 +528,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        let tree = self.tree.as_tree().pending();
-        tree.insert(key_bytes(key), value_bytes(value))
+        let tree = self.tree.beneath().pending();
+        tree.insert(key_bytes(key), value_bytes(value)?)
     }
 
     /// Replaces the value of a key, if it is present; see [`TypedTree::update`].
@@ -539,8 +540,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        let tree = self.tree.as_tree().pending();
-        tree.update(key_bytes(key), value_bytes(value))
+        let tree = self.tree.beneath().pending();
+        tree.update(key_bytes(key), value_bytes(value)?)
     }
 
     /// Sets the value of a key, whether it is present or not; see [`TypedTree::put`].
@@ -551,8 +552,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        let tree = self.tree.as_tree().pending();
-        tree.put(key_bytes(key), value_bytes(value))
+        let tree = self.tree.beneath().pending();
+        tree.put(key_bytes(key), value_bytes(value)?)
     }
 
     /// Removes a key, if it is present; see [`TypedTree::remove`].
@@ -560,7 +561,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         K: Borrow<Q>,
     {
-        self.tree.as_tree().pending().remove(key_bytes(key))
+        self.tree.beneath().pending().remove(key_bytes(key))
     }
 
     /// Replaces `current` by `new` in one atomic step; see [`TypedTree::compare_exchange`].
@@ -576,9 +577,9 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        let current = current.map(value_bytes);
-        let new = new.map(value_bytes);
-        let tree = self.tree.as_tree().pending();
+        let current = current.map(value_bytes).transpose()?;
+        let new = new.map(value_bytes).transpose()?;
+        let tree = self.tree.beneath().pending();
         tree.compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
     }
 
@@ -587,7 +588,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         K: Borrow<Q>,
     {
-        self.tree.as_tree().pending().contains(key_bytes(key))
+        self.tree.beneath().pending().contains(key_bytes(key))
     }
 
     /// Returns the values of many keys, in their order; see [`TypedTree::get_many`].
@@ -599,7 +600,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         K: Borrow<Q>,
     {
         let keys: Vec<Vec<u8>> = keys.into_iter().map(key_bytes).collect();
-        let found = self.tree.as_tree().pending().get_many(&keys)?;
+        let found = self.tree.beneath().pending().get_many(&keys)?;
         found.try_map(|found| found.into_iter().map(|bytes| self.decode(bytes)).collect())
     }
 
@@ -611,8 +612,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        let tree = self.tree.as_tree().pending();
-        let old = tree.replace(key_bytes(key), value_bytes(value))?;
+        let tree = self.tree.beneath().pending();
+        let old = tree.replace(key_bytes(key), value_bytes(value)?)?;
         old.try_map(|bytes| self.decode(bytes))
     }
 
@@ -621,7 +622,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         K: Borrow<Q>,
     {
-        let old = self.tree.as_tree().pending().take(key_bytes(key))?;
+        let old = self.tree.beneath().pending().take(key_bytes(key))?;
         old.try_map(|bytes| self.decode(bytes))
     }
 
@@ -635,12 +636,12 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         K: Borrow<Q>,
     {
-        let tree = self.tree.as_tree().pending();
+        let tree = self.tree.beneath().pending();
         let key = key_bytes(key);
         loop {
             let bytes = tree.get(&key)?.take();
             let old = self.decode(bytes.clone())?;
-            let new = update(old).as_ref().map(value_bytes);
+            let new = update(old).as_ref().map(value_bytes).transpose()?;
             let exchanged = tree.compare_exchange(&key, bytes.as_deref(), new.as_deref())?;
             if exchanged.peek() == Some(&true) {
                 return exchanged.try_map(|_| self.decode(bytes));
@@ -650,13 +651,13 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
 
     /// The entry with the smallest key; see [`TypedTree::first`].
     pub fn first(self) -> Result<Pending<Option<(K, V)>>> {
-        let found = self.tree.as_tree().pending().first()?;
+        let found = self.tree.beneath().pending().first()?;
         found.try_map(|entry| self.decode_entry(entry))
     }
 
     /// The entry with the greatest key; see [`TypedTree::last`].
     pub fn last(self) -> Result<Pending<Option<(K, V)>>> {
-        let found = self.tree.as_tree().pending().last()?;
+        let found = self.tree.beneath().pending().last()?;
         found.try_map(|entry| self.decode_entry(entry))
     }
 
@@ -665,7 +666,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         K: Borrow<Q>,
     {
-        let found = self.tree.as_tree().pending().next_above(key_bytes(key))?;
+        let found = self.tree.beneath().pending().next_above(key_bytes(key))?;
         found.try_map(|entry| self.decode_entry(entry))
     }
 
@@ -674,19 +675,19 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         K: Borrow<Q>,
     {
-        let found = self.tree.as_tree().pending().next_below(key_bytes(key))?;
+        let found = self.tree.beneath().pending().next_below(key_bytes(key))?;
         found.try_map(|entry| self.decode_entry(entry))
     }
 
     /// Removes the entry with the smallest key, and returns it; see [`TypedTree::pop_first`].
     pub fn pop_first(self) -> Result<Pending<Option<(K, V)>>> {
-        let removed = self.tree.as_tree().pending().pop_first()?;
+        let removed = self.tree.beneath().pending().pop_first()?;
         removed.try_map(|entry| self.decode_entry(entry))
     }
 
     /// Removes the entry with the greatest key, and returns it; see [`TypedTree::pop_last`].
     pub fn pop_last(self) -> Result<Pending<Option<(K, V)>>> {
-        let removed = self.tree.as_tree().pending().pop_last()?;
+        let removed = self.tree.beneath().pending().pop_last()?;
         removed.try_map(|entry| self.decode_entry(entry))
     }
 

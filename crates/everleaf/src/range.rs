@@ -10,6 +10,10 @@ use crate::view_reads::ViewReads;
 
 /// A range of keys, as [`Tree::range`] takes it: any range of the standard library over byte
 /// strings (`"a".."f"`, `key..`, `..`, `..=vec![1, 2]`), a pair of [`Bound`]s, or a [`Bounds`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no range of keys: the trait `everleaf::KeyRange` is missing",
+    note = "take a range such as `\"a\"..\"f\"`, `key..` or `..`, whose ends are `AsRef<[u8]>`"
+)]
 pub trait KeyRange {
     /// The ends of the range.
     fn into_bounds(self) -> Bounds;

@@ -11,13 +11,14 @@ use engines::versions::VersionsStat;
 use engines::{Error, ErrorKind, Result};
 use medium::FileLock;
 use medium::{FilePlace, FileStat, LineForm, Survives};
-use pool::{DamagedRoot, LostCopy, Roots};
+use pool::{DamagedRoot, Encodings, LostCopy, NewTree, Roots, TreeRoot};
 
 use crate::backend::{Backend, OpenTree, StoreOpening};
 use crate::open_store::{OpenStore, SharedStore};
 use crate::recovery::{DamagedPart, NotRecovered, Recovered, Recovery};
+use crate::tree_types::{EntryTypes, TypeFit, WantedEntries, encodings_of_words, mismatch};
 use crate::violation::{StoreViolation, of_class};
-use crate::{EncodedValue, Key, Tree, TreeOptions, TypedTree, WordTree};
+use crate::{Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
 /// it are dropped.
@@ -48,6 +49,9 @@ pub struct TreeInfo {
     pub name: String,
     /// Its engine and codec; `None` if this release does not know them, or they are damaged.
     pub kind: Option<TreeOptions>,
+    /// The encodings of its keys and values; `None` if it is a tree of byte strings or of words, or
+    /// they are damaged.
+    pub encodings: Option<Encodings>,
 }
 
 /// Figures about a store.
@@ -132,7 +136,7 @@ impl Store {
     }
 
     /// The tree `name` of byte strings, whatever its engine; made with the default engine if it is
-    /// missing. A tree is opened when it is first asked for (after a crash, when the store is):
+    /// missing. A tree with types of keys and values ([`Store::typed`]) opens to be read. A tree is opened when it is first asked for (after a crash, when the store is):
     /// with [`Engine::RNTREE`](crate::Engine::RNTREE) O(its leaves) once, on all cores; with
     /// [`Engine::BZTREE`](crate::Engine::BZTREE) and [`Engine::WBTREE`](crate::Engine::WBTREE)
     /// O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean close, else
@@ -149,14 +153,21 @@ impl Store {
     ///   tree;
     /// - [`ErrorKind::NoSuchTree`]: it is missing, and the store is only read.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        self.of_any_engine(name, TreeOptions::RECORDS)
+        self.of_any_engine(name, TreeOptions::RECORDS, &WantedEntries::Bytes)
     }
 
     /// The tree `name`, made as `wanted` says if it is missing; an existing one may have another
     /// engine.
-    fn of_any_engine(&self, name: &str, wanted: TreeOptions) -> Result<Tree> {
-        match self.open_tree(name) {
-            Err(error) if error.is_absent() => self.tree_with(name, wanted),
+    pub(crate) fn of_any_engine(
+        &self,
+        name: &str,
+        wanted: TreeOptions,
+        entries: &WantedEntries<'_>,
+    ) -> Result<Tree> {
+        match self.at(self.find(name, None, entries)) {
+            Err(error) if error.is_absent() => self.of_one_engine(name, wanted, entries),
+            // The codec of a typed tree follows from its types.
+            opened if matches!(entries, WantedEntries::Typed(_)) => opened,
             opened => opened.and_then(|tree| {
                 let demanded = tree.kind().demand(
                     name,
@@ -170,28 +181,70 @@ impl Store {
         }
     }
 
-    /// The tree `name` with keys and values of these types. Errors and cost are those of
-    /// [`Store::tree`].
-    pub fn typed<K: Key, V: EncodedValue>(&self, name: &str) -> Result<TypedTree<K, V>> {
-        Ok(self.tree(name)?.typed())
-    }
-
-    /// The tree `name`, made with these options if it is missing. Errors and cost are those of
-    /// [`Store::tree`].
-    pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
-        let found = self.find(name, Some(options)).and_then(|tree| {
+    /// The tree `name`, made with these options if it is missing; an existing one was made with the
+    /// same options.
+    pub(crate) fn of_one_engine(
+        &self,
+        name: &str,
+        options: TreeOptions,
+        entries: &WantedEntries<'_>,
+    ) -> Result<Tree> {
+        let found = self.find(name, Some(options), entries).and_then(|tree| {
             tree.kind().demand(name, options)?;
             Ok(tree)
         });
         self.at(found)
     }
 
+    /// The tree `name`, made with these options if it is missing. Errors and cost are those of
+    /// [`Store::tree`].
+    pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
+        self.of_one_engine(name, options, &WantedEntries::Bytes)
+    }
+
+    /// The tree `name` for byte strings that the caller has encoded as `encodings` says, made with
+    /// these options if it is missing. A program that knows the types of a tree only by name, such as
+    /// one that copies trees, writes to it by this handle.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// # let copy = everleaf::Store::in_memory()?;
+    /// let scores = store.typed::<String, u64>("scores")?;
+    /// scores.put("ada", &7)?;
+    ///
+    /// let from = store.open_tree("scores")?;
+    /// let encodings = from.encodings().expect("made with types");
+    /// let to = copy.encoded_tree("scores", from.kind(), encodings)?;
+    /// for entry in from.iter() {
+    ///     let (key, value) = entry?;
+    ///     to.put(key, value)?;
+    /// }
+    /// assert_eq!(copy.typed::<String, u64>("scores")?.get("ada")?, Some(7));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::TypeMismatch`]: the tree has other encodings, or none;
+    /// [`ErrorKind::BadEncoding`]: the names are empty, have spaces, or have more than 272 bytes
+    /// together; and the errors of [`Store::tree_with`].
+    pub fn encoded_tree(
+        &self,
+        name: &str,
+        options: TreeOptions,
+        encodings: &Encodings,
+    ) -> Result<Tree> {
+        let types = EntryTypes::named(encodings);
+        self.of_one_engine(name, options, &WantedEntries::Typed(&types))
+    }
+
     /// The tree `name` of `u64` keys and values, whatever its engine; made with the default engine
     /// if it is missing. Errors and cost are those of [`Store::tree`].
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
-        let tree = self.of_any_engine(name, TreeOptions::WORDS)?;
-        tree.as_words()
-            .ok_or_else(|| self.inner.name_path(Error::no_such_tree(name)))
+        let tree = self.of_any_engine(name, TreeOptions::WORDS, &WantedEntries::Bytes)?;
+        tree.as_words().ok_or_else(|| {
+            let refused = mismatch(name, tree.encodings(), &encodings_of_words());
+            self.inner.name_path(refused)
+        })
     }
 
     /// The existing tree `name`, whatever its engine and codec. The cost is that of
@@ -200,7 +253,7 @@ impl Store {
     /// # Errors
     /// [`ErrorKind::NoSuchTree`], and the errors of [`Store::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Tree> {
-        self.at(self.find(name, None))
+        self.at(self.find(name, None, &WantedEntries::Bytes))
     }
 
     /// Reads the undamaged entries of a damaged tree: calls `visit` with them in ascending order of
@@ -208,7 +261,7 @@ impl Store {
     /// tree could not be read because of it ([`Part`](crate::Part)). If it found none, it returns
     /// the violations that [`Tree::check`] finds. For [`Engine::MASSTREE`](crate::Engine::MASSTREE)
     /// it also returns damage that cost no entry, such as a wrong count. The tree may be one that
-    /// does not open. It is not changed, except by recovery if it can be opened. Entries that are
+    /// does not open. It is not changed, except by recovery if it can be opened. WantedEntries that are
     /// written meanwhile may be left out. `visit` may use all trees, this one included, and may
     /// wait for other threads: no lock is held while it is called. Between its calls other threads
     /// wait for a tree of `masstree` while it is read. If damage cuts off nodes of a tree of byte
@@ -228,7 +281,7 @@ impl Store {
         let opening = &self.inner.opening;
         // Kept open, so that no other thread drops the tree. A tree that does not open cannot be
         // dropped.
-        let opened = self.find(name, None);
+        let opened = self.find(name, None, &WantedEntries::Bytes);
         let salvaged = backend.roots().and_then(|roots| {
             let root = match roots.all().find(|root| root.name == name) {
                 Some(root) => root,
@@ -265,14 +318,22 @@ impl Store {
         self.at(salvaged)
     }
 
-    fn find(&self, name: &str, create: Option<TreeOptions>) -> Result<Tree> {
+    /// The tree `name` for a caller with these entries. It is made with the options `create`, if
+    /// there are any and it is missing.
+    fn find(
+        &self,
+        name: &str,
+        create: Option<TreeOptions>,
+        entries: &WantedEntries<'_>,
+    ) -> Result<Tree> {
         let backend = self.inner.backend()?;
         let opening = &self.inner.opening;
         let mut trees = self.inner.trees()?;
-        if let Some(tree) = trees.get(name) {
-            return Ok(self.handle(name, tree));
+        if let Some(tree) = trees.get_mut(name) {
+            self.admit(name, tree, entries)?;
+            return Ok(self.handle(name, tree, entries));
         }
-        let tree = match (backend.find_tree(name)?, create) {
+        let mut tree = match (backend.find_tree(name)?, create) {
             (Some(root), _) => {
                 if let Some(wanted) = create {
                     opening.kind(&root)?.demand(name, wanted)?;
@@ -286,7 +347,12 @@ impl Store {
                     settings: kind.engine.settings_of_new(kind.settings),
                     ..kind
                 };
-                let create = || backend.create_tree(name, kind, opening);
+                let encodings = entries.names();
+                let new = NewTree {
+                    name,
+                    encodings: encodings.as_ref(),
+                };
+                let create = || backend.create_tree(new, kind, opening);
                 let striped = self.inner.retry_if_full(&trees, create)?;
                 let Some(made) = backend.find_tree(name)? else {
                     return Err(Error::no_such_tree(name));
@@ -294,18 +360,48 @@ impl Store {
                 OpenTree {
                     striped,
                     kind: opening.kind(&made)?,
+                    encodings,
                     anchor: made.words[0],
                 }
             }
             (None, _) => return Err(Error::no_such_tree(name)),
         };
-        let handle = self.handle(name, &tree);
+        let admitted = self.admit(name, &mut tree, entries);
+        let handle = admitted.map(|()| self.handle(name, &tree, entries));
         trees.insert(name.to_owned(), tree);
-        Ok(handle)
+        handle
     }
 
-    fn handle(&self, name: &str, tree: &OpenTree) -> Tree {
-        Tree::new(tree, name, self.inner.clone())
+    /// Opens a tree that is not open.
+    pub(crate) fn open_root(&self, backend: &dyn Backend, root: &TreeRoot) -> Result<OpenTree> {
+        OpenTree::open(backend, root, Settings::NONE, &self.inner.opening)
+    }
+
+    /// Refuses a caller that wants other entries than the tree has. If the caller knows newer
+    /// versions of the tree's types, the tree remembers them from now on. The calling thread has
+    /// locked the open trees.
+    fn admit(&self, name: &str, tree: &mut OpenTree, entries: &WantedEntries<'_>) -> Result<()> {
+        let WantedEntries::Typed(types) = entries else {
+            return Ok(());
+        };
+        let fit = types.fit(name, tree.kind.codec, tree.encodings.as_ref())?;
+        if fit == TypeFit::Same || self.inner.source.is_some() {
+            return Ok(());
+        }
+        self.inner.expect_trees_may_change()?;
+        let backend = self.inner.backend()?;
+        let Some(root) = backend.find_tree(name)? else {
+            return Err(Error::no_such_tree(name));
+        };
+        let newer = types.names();
+        backend.set_encodings(&root, Some(&newer))?;
+        tree.encodings = Some(newer);
+        // With deferred durability the change is not durable yet.
+        backend.sync()
+    }
+
+    fn handle(&self, name: &str, tree: &OpenTree, entries: &WantedEntries<'_>) -> Tree {
+        Tree::new(tree, name, entries, self.inner.clone())
     }
 
     /// All named trees, in order of their names. A damaged slot of the root table is listed as a
@@ -320,11 +416,14 @@ impl Store {
         let opening = &self.inner.opening;
         let whole = whole.map(|root| TreeInfo {
             kind: opening.kind(root).ok(),
+            encodings: root.encodings.clone(),
             name: root.name.clone(),
         });
         let kind = |root: &DamagedRoot| root.tree.as_ref().and_then(|tree| opening.kind(tree).ok());
+        let encodings = |root: &DamagedRoot| root.tree.as_ref()?.encodings.clone();
         let damaged = roots.damaged.iter().map(|root| TreeInfo {
             kind: kind(root),
+            encodings: encodings(root),
             name: root.label(),
         });
         let mut trees: Vec<TreeInfo> = whole.chain(damaged).collect();
@@ -410,16 +509,15 @@ impl Store {
             return Err(ErrorKind::InUse.into());
         }
         let backend = self.inner.backend()?;
-        let opening = &self.inner.opening;
         // A view may still have to read the tree.
-        let without_views = opening.versions.without_views()?;
+        let without_views = self.inner.opening.versions.without_views()?;
         let mut trees = self.inner.trees()?;
         let Some(root) = backend.find_tree(name)? else {
             return Err(Error::no_such_tree(name));
         };
         let tree = match trees.remove(name) {
             Some(tree) => tree,
-            None => OpenTree::open(backend, &root, Settings::NONE, opening)?,
+            None => self.open_root(backend, &root)?,
         };
         // New handles are made under the lock of `trees` only.
         let removed = if tree.is_unshared() {

@@ -233,6 +233,7 @@ impl Transaction {
     /// # Errors
     /// [`ErrorKind::BatchTooLarge`]: the transaction has too many writes, and stays as it was before
     /// this one; [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`];
+    /// [`ErrorKind::NotEncodable`]; [`ErrorKind::TypedTree`] for bytes to a tree that has types;
     /// [`ErrorKind::OfAnotherStore`].
     pub fn put<T: TreeHandle>(
         &mut self,
@@ -240,7 +241,7 @@ impl Transaction {
         key: impl KeyFor<T>,
         value: impl ValueFor<T>,
     ) -> Result<()> {
-        self.write(tree.bytes_tree(), &key.encoded(), Some(&value.encoded()))
+        self.write(tree.bytes_tree(), &key.encoded(), Some(&value.encoded()?))
     }
 
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
@@ -253,7 +254,7 @@ impl Transaction {
         key: impl KeyFor<T>,
         value: impl ValueFor<T>,
     ) -> Result<bool> {
-        let value = value.encoded();
+        let value = value.encoded()?;
         self.write_if(tree.bytes_tree(), &key.encoded(), false, Some(&value))
     }
 
@@ -267,7 +268,7 @@ impl Transaction {
         key: impl KeyFor<T>,
         value: impl ValueFor<T>,
     ) -> Result<bool> {
-        let value = value.encoded();
+        let value = value.encoded()?;
         self.write_if(tree.bytes_tree(), &key.encoded(), true, Some(&value))
     }
 
@@ -294,11 +295,11 @@ impl Transaction {
         let tree_of_bytes = tree.bytes_tree();
         let key = key.encoded();
         let found = self.read(tree_of_bytes, &key)?;
-        let current = current.map(T::named_bytes);
+        let current = current.map(T::named_bytes).transpose()?;
         if found.as_deref() != current.as_deref() {
             return Ok(false);
         }
-        let new = new.map(T::named_bytes);
+        let new = new.map(T::named_bytes).transpose()?;
         if found.is_some() || new.is_some() {
             self.write(tree_of_bytes, &key, new.as_deref())?;
         }
@@ -402,6 +403,7 @@ impl Transaction {
     fn write(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.name_path(self.store.expect_own_process())?;
         tree.expect_of(&self.store)?;
+        tree.expect_writes()?;
         let target = tree.target();
         self.name_path(target.check(key, value))?;
         let mut size = self.size;

@@ -9,10 +9,12 @@ use engines::index::{
 };
 use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
+use pool::Encodings;
 
 use crate::TreeOptions;
 use crate::backend::OpenTree;
 use crate::open_store::SharedStore;
+use crate::tree_types::WantedEntries;
 
 /// The largest buffer that a thread keeps for [`Tree::get_with`], in bytes.
 const LENT_BYTES_KEPT: usize = 1 << 20;
@@ -26,6 +28,9 @@ const LENT_BYTES_KEPT: usize = 1 << 20;
 /// bytes to 16 MiB; in a tree of words ([`CodecKind::Word`](crate::CodecKind::Word)) both have
 /// exactly 8.
 ///
+/// A tree that remembers the types of its keys and values ([`Store::typed`](crate::Store::typed)) is
+/// only read through this type: each write is [`ErrorKind::TypedTree`].
+///
 /// # Errors of all methods
 /// [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`] for arguments
 /// beyond these limits; [`ErrorKind::Corrupt`] where the tree is damaged; [`ErrorKind::Medium`] if
@@ -38,28 +43,86 @@ pub struct Tree {
     // Dropped before the store.
     striped: Arc<StripedTree>,
     context: Arc<TreeContext>,
+    /// Whether the tree has encodings, and a user of this handle may write bytes that are none of
+    /// them.
+    is_only_read: bool,
 }
 
 struct TreeContext {
     name: String,
     kind: TreeOptions,
+    /// The encodings of keys and values, when the handle was made.
+    encodings: Option<Encodings>,
     /// The first root word, which no other tree of the pool has.
     anchor: u64,
     store: SharedStore,
 }
 
 impl Tree {
-    pub(crate) fn new(tree: &OpenTree, name: &str, store: SharedStore) -> Self {
+    /// A handle of an open tree for a user that reads and writes these entries.
+    pub(crate) fn new(
+        tree: &OpenTree,
+        name: &str,
+        entries: &WantedEntries<'_>,
+        store: SharedStore,
+    ) -> Self {
         let context = TreeContext {
             name: name.to_owned(),
             kind: tree.kind,
+            encodings: tree.encodings.clone(),
             anchor: tree.anchor,
             store,
+        };
+        let is_only_read = match entries {
+            WantedEntries::Bytes => tree.encodings.is_some(),
+            WantedEntries::Typed(_) => false,
         };
         Self {
             striped: Arc::clone(&tree.striped),
             context: Arc::new(context),
+            is_only_read,
         }
+    }
+
+    /// Another handle of the same tree, for byte strings: it only reads a tree that has encodings.
+    pub(crate) fn for_bytes(&self) -> Self {
+        Self {
+            is_only_read: self.context.encodings.is_some(),
+            ..self.clone()
+        }
+    }
+
+    /// Another handle of the same tree, for a user that writes keys and values in its encodings.
+    pub(crate) fn for_its_encodings(&self) -> Self {
+        Self {
+            is_only_read: false,
+            ..self.clone()
+        }
+    }
+
+    /// Refuses a write through a handle that only reads, as the bytes may be no keys and values of
+    /// the tree.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TypedTree`].
+    #[inline(always)]
+    pub(crate) fn expect_writes(&self) -> Result<()> {
+        if self.is_only_read {
+            return Err(self.refusal());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn refusal(&self) -> Error {
+        let types = self.encodings().map(ToString::to_string);
+        self.name_path(
+            ErrorKind::TypedTree {
+                name: self.name().to_owned(),
+                types: types.unwrap_or_default(),
+            }
+            .into(),
+        )
     }
 
     pub(crate) fn store(&self) -> &SharedStore {
@@ -114,8 +177,23 @@ impl Tree {
         self.context.kind
     }
 
+    /// The encodings of its keys and values, by name; `None` if it is a tree of byte strings or of
+    /// words.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// store.typed::<(String, u32), f64>("scores")?;
+    /// let scores = store.open_tree("scores")?;
+    /// assert_eq!(scores.encodings().unwrap().to_string(), "(text,u32) -> f64");
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn encodings(&self) -> Option<&Encodings> {
+        self.context.encodings.as_ref()
+    }
+
     /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write
-    /// to a full pool only once. In a store that is only read it accepts writes, which are lost.
+    /// to a full pool only once. In a store that is only read it accepts writes, which are lost. It
+    /// writes any bytes to a tree that has encodings.
     #[inline(always)]
     pub fn index(&self) -> &dyn Index {
         &*self.striped
@@ -135,6 +213,7 @@ impl Tree {
     /// condition held.
     #[inline(always)]
     pub(crate) fn write(&self, attempt: impl Fn() -> Result<Written>) -> Result<bool> {
+        self.expect_writes()?;
         let store = &self.context.store;
         let written = self.at(store.ordered(attempt))?;
         self.wait_for(written.lsn)?;
@@ -296,6 +375,7 @@ impl Tree {
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
         fill: f64,
     ) -> std::result::Result<u64, E> {
+        self.expect_writes()?;
         self.at(self.context.store.expect_writable())?;
         // The source cannot be read twice, so there is no second attempt, and free space is found
         // before the first one. Soon after a crash this waits for recovery in the background.

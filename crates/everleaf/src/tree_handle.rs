@@ -7,12 +7,17 @@ use std::ops::{Bound, Deref, RangeBounds};
 use engines::Result;
 use engines::index::{Bounds, Value};
 
+use crate::encoding::NotEncodable;
 use crate::sealed::Sealed;
 use crate::typed::{key_bytes, value_bytes};
 use crate::{EncodedValue, Key, KeyRange, StartsWith, Tree, TypedTree, WordTree};
 
 /// A handle of a tree: a [`Tree`], a [`TypedTree`] or a [`WordTree`]. Batches, snapshots and
 /// transactions take any of them, with the keys and values of its kind.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no handle of a tree",
+    label = "a `Tree`, a `TypedTree` or a `WordTree` is expected, by reference"
+)]
 pub trait TreeHandle: Sealed {
     /// A key, as a read returns it.
     type Key;
@@ -32,12 +37,20 @@ pub trait TreeHandle: Sealed {
     /// A value from its bytes.
     #[doc(hidden)]
     fn value_of(&self, bytes: &[u8]) -> Result<Self::Value>;
-    /// The bytes of a value.
+    /// The bytes of a value, as a read returns it.
     #[doc(hidden)]
-    fn named_bytes(value: Self::Named<'_>) -> Value;
+    fn value_bytes(value: &Self::Value) -> Encoded<Value>;
+    /// The bytes of a value that a condition names.
+    #[doc(hidden)]
+    fn named_bytes(value: Self::Named<'_>) -> Encoded<Value>;
 }
 
 /// A key that a tree of the kind `T` takes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no key of a `{T}`: the trait `everleaf::KeyFor` is missing",
+    label = "no key of this tree",
+    note = "a `Tree` takes anything that is `AsRef<[u8]>`, a `TypedTree<K, V>` takes `&K`, and a `WordTree` takes `u64`"
+)]
 pub trait KeyFor<T: TreeHandle> {
     /// Its bytes.
     #[doc(hidden)]
@@ -45,13 +58,26 @@ pub trait KeyFor<T: TreeHandle> {
 }
 
 /// A value that a tree of the kind `T` takes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no value of a `{T}`: the trait `everleaf::ValueFor` is missing",
+    label = "no value of this tree",
+    note = "a `Tree` takes anything that is `AsRef<[u8]>`, a `TypedTree<K, V>` takes `&V`, and a `WordTree` takes `u64`"
+)]
 pub trait ValueFor<T: TreeHandle> {
     /// Its bytes.
     #[doc(hidden)]
-    fn encoded(&self) -> EncodedBytes<'_>;
+    fn encoded(&self) -> Encoded<EncodedBytes<'_>>;
 }
 
+/// The bytes of a value, or why it has none.
+type Encoded<B> = std::result::Result<B, NotEncodable>;
+
 /// A range of keys that a tree of the kind `T` takes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no range of keys of a `{T}`: the trait `everleaf::RangeFor` is missing",
+    label = "no range of this tree",
+    note = "a `Tree` takes ranges of anything that is `AsRef<[u8]>`, a `TypedTree<K, V>` takes ranges of `K`, and a `WordTree` takes ranges of `u64`"
+)]
 pub trait RangeFor<T: TreeHandle> {
     /// Its ends.
     #[doc(hidden)]
@@ -60,6 +86,11 @@ pub trait RangeFor<T: TreeHandle> {
 
 /// The first part of keys of a tree of the kind `T`: the beginning of their bytes, or the first part
 /// of a tuple.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no prefix of keys of a `{T}`: the trait `everleaf::PrefixFor` is missing",
+    label = "keys of this tree do not begin with this",
+    note = "a `Tree` takes anything that is `AsRef<[u8]>`, and a `TypedTree<K, V>` takes a reference to the first part of a tuple `K`, or to the first field of a `K` that derives `everleaf::Key`"
+)]
 pub trait PrefixFor<T: TreeHandle> {
     /// Its bytes.
     #[doc(hidden)]
@@ -116,8 +147,12 @@ impl TreeHandle for Tree {
         Ok(Value::from_slice(bytes))
     }
 
-    fn named_bytes(value: &[u8]) -> Value {
-        Value::from_slice(value)
+    fn value_bytes(value: &Value) -> Encoded<Value> {
+        Ok(value.clone())
+    }
+
+    fn named_bytes(value: &[u8]) -> Encoded<Value> {
+        Ok(Value::from_slice(value))
     }
 }
 
@@ -128,8 +163,8 @@ impl<K: AsRef<[u8]>> KeyFor<Tree> for K {
 }
 
 impl<V: AsRef<[u8]>> ValueFor<Tree> for V {
-    fn encoded(&self) -> EncodedBytes<'_> {
-        EncodedBytes::Borrowed(self.as_ref())
+    fn encoded(&self) -> Encoded<EncodedBytes<'_>> {
+        Ok(EncodedBytes::Borrowed(self.as_ref()))
     }
 }
 
@@ -154,7 +189,7 @@ impl<K: Key, V: EncodedValue> TreeHandle for TypedTree<K, V> {
         Self: 'v;
 
     fn bytes_tree(&self) -> &Tree {
-        self.as_tree()
+        self.beneath()
     }
 
     fn key_of(&self, bytes: &[u8]) -> Result<K> {
@@ -165,8 +200,12 @@ impl<K: Key, V: EncodedValue> TreeHandle for TypedTree<K, V> {
         self.value(bytes)
     }
 
-    fn named_bytes(value: &V) -> Value {
-        Value::from_vec(value_bytes(value))
+    fn value_bytes(value: &V) -> Encoded<Value> {
+        Self::named_bytes(value)
+    }
+
+    fn named_bytes(value: &V) -> Encoded<Value> {
+        Ok(Value::from_vec(value_bytes(value)?))
     }
 }
 
@@ -187,8 +226,8 @@ where
     V: EncodedValue + Borrow<W>,
     W: EncodedValue + ?Sized,
 {
-    fn encoded(&self) -> EncodedBytes<'_> {
-        EncodedBytes::of_vec(value_bytes(*self))
+    fn encoded(&self) -> Encoded<EncodedBytes<'_>> {
+        Ok(EncodedBytes::of_vec(value_bytes(*self)?))
     }
 }
 
@@ -231,8 +270,12 @@ impl TreeHandle for WordTree {
         Ok(crate::word_tree::word(bytes))
     }
 
-    fn named_bytes(value: u64) -> Value {
-        Value::from_slice(&value.to_be_bytes())
+    fn value_bytes(value: &u64) -> Encoded<Value> {
+        Self::named_bytes(*value)
+    }
+
+    fn named_bytes(value: u64) -> Encoded<Value> {
+        Ok(Value::from_slice(&value.to_be_bytes()))
     }
 }
 
@@ -243,8 +286,8 @@ impl KeyFor<WordTree> for u64 {
 }
 
 impl ValueFor<WordTree> for u64 {
-    fn encoded(&self) -> EncodedBytes<'_> {
-        EncodedBytes::of_word(*self)
+    fn encoded(&self) -> Encoded<EncodedBytes<'_>> {
+        Ok(EncodedBytes::of_word(*self))
     }
 }
 

@@ -5,9 +5,11 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
 use engines::index::Bounds;
-use engines::{ErrorKind, Result};
+use engines::{Error, ErrorKind, Result};
 
-use crate::{EncodedValue, Key, Range, StartsWith, Tree};
+use crate::encoding::NotEncodable;
+use crate::tree_types::{EntryTypes, WantedEntries};
+use crate::{EncodedValue, Key, Range, StartsWith, Store, Tree, TreeOptions};
 
 /// An ordered map from `K` to `V`, by name in a [`Store`](crate::Store): a [`Tree`] whose keys and
 /// values are encoded. [`Tree`] has the rest: threads, durability, errors.
@@ -28,10 +30,13 @@ use crate::{EncodedValue, Key, Range, StartsWith, Tree};
 /// # Ok::<(), everleaf::Error>(())
 /// ```
 ///
-/// The pool does not know the types. Bytes that are those of no `K` or `V` are
-/// [`ErrorKind::NotOfType`].
+/// The pool remembers the encodings of `K` and `V` by name, and the tree opens with these types only:
+/// see [`Store::typed`](crate::Store::typed). Bytes that are those of no `K` or `V`, for example
+/// because a type's code has changed and its version has not, are [`ErrorKind::NotOfType`].
 pub struct TypedTree<K, V> {
     tree: Tree,
+    /// The same tree, for callers that read bytes.
+    bytes: Tree,
     types: PhantomData<fn() -> (K, V)>,
 }
 
@@ -39,6 +44,7 @@ impl<K, V> Clone for TypedTree<K, V> {
     fn clone(&self) -> Self {
         Self {
             tree: self.tree.clone(),
+            bytes: self.bytes.clone(),
             types: PhantomData,
         }
     }
@@ -50,46 +56,127 @@ pub(crate) fn key_bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn value_bytes(value: &(impl EncodedValue + ?Sized)) -> Vec<u8> {
+pub(crate) fn value_bytes(
+    value: &(impl EncodedValue + ?Sized),
+) -> std::result::Result<Vec<u8>, NotEncodable> {
     let mut bytes = Vec::new();
-    value.encode_value(&mut bytes);
-    bytes
+    value.encode_value(&mut bytes)?;
+    Ok(bytes)
 }
 
-fn decoded<T>(what: &'static str, tree: &Tree, found: Option<T>) -> Result<T> {
-    let wanted = std::any::type_name::<T>();
-    tree.at(found.ok_or_else(|| {
-        ErrorKind::NotOfType {
-            name: tree.name().to_owned(),
-            what,
-            wanted,
-        }
-        .into()
-    }))
+/// The key of a tree that these bytes stand for.
+pub(crate) fn decode_key<K: Key>(tree: &str, bytes: &[u8]) -> Result<K> {
+    K::decode(bytes).ok_or_else(|| not_of_type::<K>(tree, "key"))
+}
+
+/// The value of a tree that these bytes stand for.
+pub(crate) fn decode_value<V: EncodedValue>(tree: &str, bytes: &[u8]) -> Result<V> {
+    V::decode_value(bytes).ok_or_else(|| not_of_type::<V>(tree, "value"))
+}
+
+#[cold]
+fn not_of_type<T>(tree: &str, what: &'static str) -> Error {
+    ErrorKind::NotOfType {
+        name: tree.to_owned(),
+        what,
+        wanted: std::any::type_name::<T>(),
+    }
+    .into()
+}
+
+impl Store {
+    /// The tree `name` with keys and values of these types. The pool remembers their encodings by
+    /// name and version ([`Encoding`](crate::Encoding)) when the tree is made, and the tree opens
+    /// with the same types only. If a type has a newer version that reads the older one of the tree,
+    /// the tree remembers the newer version from now on, unless the store is only read: programs
+    /// that know only the older version are refused then.
+    ///
+    /// ```
+    /// # use everleaf::{ErrorKind, Store};
+    /// # let store = Store::in_memory()?;
+    /// let names = store.typed::<u64, String>("names")?;
+    /// names.put(&7, "ada")?;
+    /// let refused = store.typed::<String, u64>("names").unwrap_err();
+    /// assert!(matches!(refused.kind(), ErrorKind::TypeMismatch { .. }));
+    /// assert!(refused.to_string().contains("holds u64 -> text, not text -> u64"));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
+    /// [`Store::tree`] opens such a tree to be read as bytes. [`Store::adopt`] gives types to a tree
+    /// of byte strings, and other ones to a typed tree.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TypeMismatch`]: the tree has other types, or it is one of byte strings;
+    /// [`ErrorKind::BadEncoding`]: the names of the types have more than 272 bytes together;
+    /// and the errors of [`Store::tree`], which also has the cost.
+    pub fn typed<K: Key, V: EncodedValue>(&self, name: &str) -> Result<TypedTree<K, V>> {
+        let types = EntryTypes::of::<K, V>();
+        let tree = self.of_any_engine(name, TreeOptions::RECORDS, &WantedEntries::Typed(&types))?;
+        Ok(TypedTree::new(tree))
+    }
+
+    /// The tree `name` with keys and values of these types, made with these options if it is missing.
+    /// With [`TreeOptions::WORDS`] both types have encodings of 8 bytes. Errors are those of
+    /// [`Store::typed`] and of [`Store::tree_with`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::{Engine, TreeOptions};
+    ///
+    /// let kind = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::WORDS };
+    /// let temperatures = store.typed_with::<i64, f64>("temperatures", kind)?;
+    /// temperatures.put(&-3, &21.5)?;
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn typed_with<K: Key, V: EncodedValue>(
+        &self,
+        name: &str,
+        options: TreeOptions,
+    ) -> Result<TypedTree<K, V>> {
+        let types = EntryTypes::of::<K, V>();
+        let tree = self.of_one_engine(name, options, &WantedEntries::Typed(&types))?;
+        Ok(TypedTree::new(tree))
+    }
 }
 
 impl Tree {
-    /// The same tree with types.
-    pub fn typed<K: Key, V: EncodedValue>(&self) -> TypedTree<K, V> {
-        TypedTree {
-            tree: self.clone(),
-            types: PhantomData,
-        }
+    /// The same tree with the types of its keys and values. Errors are those of
+    /// [`Store::typed`](crate::Store::typed).
+    pub fn typed<K: Key, V: EncodedValue>(&self) -> Result<TypedTree<K, V>> {
+        let store = Store {
+            inner: self.store().clone(),
+        };
+        store.typed(self.name())
     }
 }
 
 impl<K: Key, V: EncodedValue> TypedTree<K, V> {
-    /// The same tree over byte strings.
+    /// A handle that writes keys and values of these types, which the tree has.
+    pub(crate) fn new(tree: Tree) -> Self {
+        Self {
+            bytes: tree.for_bytes(),
+            tree,
+            types: PhantomData,
+        }
+    }
+
+    /// The same tree over byte strings, to be read: a write of bytes is
+    /// [`ErrorKind::TypedTree`].
     pub fn as_tree(&self) -> &Tree {
+        &self.bytes
+    }
+
+    /// The tree that takes the bytes of keys and values of these types.
+    pub(crate) fn beneath(&self) -> &Tree {
         &self.tree
     }
 
     pub(crate) fn value(&self, bytes: &[u8]) -> Result<V> {
-        decoded("value", &self.tree, V::decode_value(bytes))
+        self.tree.at(decode_value(self.tree.name(), bytes))
     }
 
     pub(crate) fn key(&self, bytes: &[u8]) -> Result<K> {
-        decoded("key", &self.tree, K::decode(bytes))
+        self.tree.at(decode_key(self.tree.name(), bytes))
     }
 
     pub(crate) fn entry(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(K, V)> {
@@ -141,7 +228,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        self.tree.insert(key_bytes(key), value_bytes(value))
+        self.tree.insert(key_bytes(key), value_bytes(value)?)
     }
 
     /// Replaces the value of a key; `false`, and nothing changes, if it is absent. See
@@ -155,7 +242,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        self.tree.update(key_bytes(key), value_bytes(value))
+        self.tree.update(key_bytes(key), value_bytes(value)?)
     }
 
     /// Sets the value of a key, whether it is present or not; see [`Tree::put`].
@@ -164,7 +251,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        self.tree.put(key_bytes(key), value_bytes(value))
+        self.tree.put(key_bytes(key), value_bytes(value)?)
     }
 
     /// Removes a key; `false` if it is absent. See [`Tree::remove`].
@@ -186,7 +273,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        let [current, new] = [current, new].map(|value| value.map(value_bytes));
+        let current = current.map(value_bytes).transpose()?;
+        let new = new.map(value_bytes).transpose()?;
         self.tree
             .compare_exchange(key_bytes(key), current.as_deref(), new.as_deref())
     }
@@ -201,7 +289,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         K: Borrow<Q>,
         V: Borrow<W>,
     {
-        let old = self.tree.replace(key_bytes(key), value_bytes(value))?;
+        let old = self.tree.replace(key_bytes(key), value_bytes(value)?)?;
         old.map(|old| self.value(&old)).transpose()
     }
 
@@ -240,7 +328,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         loop {
             let bytes = self.tree.get(&key)?;
             let old = || bytes.as_deref().map(|old| self.value(old)).transpose();
-            let new = update(old()?).as_ref().map(value_bytes);
+            let new = update(old()?).as_ref().map(value_bytes).transpose()?;
             if self
                 .tree
                 .compare_exchange(&key, bytes.as_deref(), new.as_deref())?
@@ -368,8 +456,11 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
 
     /// Fills an empty tree from entries in strictly ascending order; see [`Tree::bulk_load`].
     pub fn bulk_load(&self, entries: impl IntoIterator<Item = (K, V)>, fill: f64) -> Result<u64> {
-        let bytes = |(key, value): (K, V)| (key_bytes(&key), value_bytes(&value));
-        self.tree.bulk_load(entries.into_iter().map(bytes), fill)
+        let bytes = |(key, value): (K, V)| -> Result<(Vec<u8>, Vec<u8>)> {
+            Ok((key_bytes(&key), value_bytes(&value)?))
+        };
+        self.tree
+            .try_bulk_load(entries.into_iter().map(bytes), fill)
     }
 }
 

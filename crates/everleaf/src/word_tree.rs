@@ -6,6 +6,7 @@ use engines::Result;
 use engines::batch::StripedWords;
 use engines::index::{Bounds, Condition, WordIndex};
 
+use crate::tree_types::encodings_of_words;
 use crate::{Range, Tree};
 
 /// An ordered map from `u64` to `u64`, by name in a [`Store`](crate::Store): the fast path for
@@ -28,7 +29,8 @@ pub struct WordTree {
 }
 
 impl Tree {
-    /// The same tree as a tree of words, whatever its engine; `None` if it is one of records.
+    /// The same tree as a tree of words, whatever its engine; `None` if it is one of records, or if
+    /// its keys or values have another type than `u64`.
     ///
     /// ```
     /// # use everleaf::{Engine, Store, TreeOptions};
@@ -41,7 +43,15 @@ impl Tree {
     /// ```
     pub fn as_words(&self) -> Option<WordTree> {
         self.striped().as_words()?;
-        Some(WordTree::new(self.clone()))
+        let are_words = match self.encodings() {
+            Some(encodings) => *encodings == encodings_of_words(),
+            None => true,
+        };
+        if are_words {
+            Some(WordTree::new(self.for_its_encodings()))
+        } else {
+            None
+        }
     }
 }
 

@@ -385,7 +385,7 @@ fn pending_forms_answer_as_those_that_wait() -> Result<()> {
             engine: *engine,
             ..TreeOptions::RECORDS
         };
-        let hits = store.tree_with("hits", kind)?.typed::<String, u64>();
+        let hits = store.typed_with::<String, u64>("hits", kind)?;
         for count in 0..3 {
             let counted = hits.pending().fetch_update("a", |hits| {
                 assert_eq!(hits.unwrap_or(0), count);

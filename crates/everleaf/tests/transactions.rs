@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use everleaf::{
-    Engine, Error, ErrorKind, MediumChoice, Options, Result, Store, Transaction, Tree, TreeOptions,
+    Engine, Error, ErrorKind, MediumChoice, Options, Result, Store, Transaction, TreeOptions,
     TypedTree, View,
 };
 
@@ -25,7 +25,7 @@ impl Catalogue {
                 engine,
                 ..TreeOptions::RECORDS
             };
-            let tree = store.tree_with(name, kind)?.typed();
+            let tree = store.typed_with(name, kind)?;
             tree.put(&1, &10)?;
             tree.put(&2, &20)?;
             Ok(tree)
@@ -636,17 +636,16 @@ fn the_sum_of_all_accounts_stays() -> Result<()> {
         let store = Options::new()
             .medium(medium)
             .open(folder.path().join("a.pool"))?;
-        let trees: Vec<Tree> = Engine::ALL
+        let trees: Vec<TypedTree<u64, u64>> = Engine::ALL
             .iter()
             .map(|engine| {
                 let kind = TreeOptions {
                     engine: *engine,
                     ..TreeOptions::RECORDS
                 };
-                store.tree_with(engine.name, kind)
+                store.typed_with(engine.name, kind)
             })
             .collect::<Result<_>>()?;
-        let trees: Vec<TypedTree<u64, u64>> = trees.iter().map(Tree::typed).collect();
         for tree in &trees {
             for account in 0..ACCOUNTS {
                 tree.put(&account, &100)?;

@@ -208,6 +208,9 @@ impl Refusals {
         self.expect(store.tree_with(name, TreeOptions::RECORDS));
         self.expect(store.word_tree("words"));
         self.expect(store.typed::<String, u64>("typed"));
+        self.expect(store.typed_with::<String, u64>("typed", TreeOptions::RECORDS));
+        self.expect(store.adopt::<String, u64>("typed"));
+        self.expect(store.adopt_as_bytes("typed"));
         self.expect(store.open_tree(name));
         self.expect(store.salvage(name, |_, _| true));
         self.expect(store.trees());

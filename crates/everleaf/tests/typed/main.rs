@@ -1,11 +1,13 @@
-//! Keys and values of types: their bytes sort as they do, and bytes that were not written with the
-//! type are an error.
+//! Keys and values of types: their bytes sort as they do, trees of them are maps, and a tree opens with
+//! the types that it was made with.
+
+mod opens;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use everleaf::{Engine, ErrorKind, Key, Result, Store, TreeOptions};
+use everleaf::{Engine, Key, Result, Store, TreeOptions};
 use proptest::prelude::*;
 
 fn bytes(key: &(impl Key + ?Sized)) -> Vec<u8> {
@@ -94,13 +96,11 @@ fn a_typed_tree_is_a_map() -> Result<()> {
     let store = Store::in_memory()?;
     for engine in Engine::ALL {
         let name = engine.name();
-        store.tree_with(
-            name,
-            TreeOptions {
-                engine: *engine,
-                ..TreeOptions::RECORDS
-            },
-        )?;
+        let kind = TreeOptions {
+            engine: *engine,
+            ..TreeOptions::RECORDS
+        };
+        store.typed_with::<(String, i32), f64>(name, kind)?;
         // The tree has the engine with which it was made.
         let tree = store.typed::<(String, i32), f64>(name)?;
         assert_eq!(tree.as_tree().kind().engine, *engine);
@@ -168,52 +168,6 @@ fn a_typed_tree_is_a_map() -> Result<()> {
         assert!(tree.clear()? > 0 && tree.is_empty()?);
         assert_eq!(tree.bulk_load(model.clone(), 1.0)?, model.len() as u64);
     }
-    Ok(())
-}
-
-#[test]
-fn a_tree_of_strings_or_words_is_the_same_with_and_without_types() -> Result<()> {
-    let store = Store::in_memory()?;
-    store.tree("stock")?.put("apple", "12")?;
-    let stock = store.typed::<String, String>("stock")?;
-    stock.put("pear", "3")?;
-    assert_eq!(stock.get("apple")?.as_deref(), Some("12"));
-    assert_eq!(
-        store.tree("stock")?.get("pear")?.as_deref(),
-        Some(b"3".as_slice())
-    );
-    let words = store.word_tree("words")?;
-    words.put(7, 49)?;
-    assert_eq!(words.as_tree().typed::<u64, u64>().first()?, Some((7, 49)));
-    Ok(())
-}
-
-#[test]
-fn what_is_of_another_type_is_told() -> Result<()> {
-    let store = Store::in_memory()?;
-    store.tree("t")?.put("not a number", "x")?;
-    let numbers = store.typed::<u64, String>("t")?;
-    let error = numbers.first().unwrap_err();
-    assert!(
-        matches!(error.kind(), ErrorKind::NotOfType { what: "key", .. }),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("tree \"t\"") && error.to_string().contains("u64"),
-        "{error}"
-    );
-    let error = store
-        .typed::<String, u32>("t")?
-        .get("not a number")
-        .unwrap_err();
-    assert!(
-        matches!(error.kind(), ErrorKind::NotOfType { what: "value", .. }),
-        "{error}"
-    );
-    // A range goes on behind such an entry.
-    store.tree("t")?.put(7_u64.to_be_bytes(), "y")?;
-    let found: Vec<_> = numbers.iter().collect();
-    assert!(found[0].is_ok() && found[1].is_err() && found.len() == 2);
     Ok(())
 }
 
