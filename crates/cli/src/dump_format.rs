@@ -12,7 +12,7 @@
 use std::io::{BufRead, Write};
 use std::str::FromStr;
 
-use everleaf::{CodecKind, Engine, TreeOptions};
+use everleaf::{CodecKind, Encodings, Engine, Store, Tree, TreeInfo, TreeOptions};
 
 use crate::failure::Failure;
 use crate::forms::EntryForms;
@@ -28,6 +28,67 @@ const END: &str = "# end of dump trees=";
 const AGAIN: &str = "; restore another copy of it, or make it again";
 const NO_LINE: &str =
     "neither an entry (key, tab, value) nor a line of the format; docs/DUMP.md describes it";
+
+/// A tree as the line says with which it begins in a dump.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TreeHead {
+    pub(crate) name: String,
+    pub(crate) kind: TreeOptions,
+    /// The encodings of its keys and values; `None` for byte strings and words.
+    pub(crate) encodings: Option<Encodings>,
+}
+
+impl TreeHead {
+    /// The tree that a store lists; `None` if this release does not know its kind.
+    pub(crate) fn of(tree: TreeInfo) -> Option<Self> {
+        Some(Self {
+            name: tree.name,
+            kind: tree.kind?,
+            encodings: tree.encodings,
+        })
+    }
+
+    /// The tree of this name in a store, made if it is missing.
+    pub(crate) fn open_in(&self, store: &Store) -> everleaf::Result<Tree> {
+        match &self.encodings {
+            Some(encodings) => store.encoded_tree(&self.name, self.kind, encodings),
+            None => store.tree_with(&self.name, self.kind),
+        }
+    }
+
+    /// Reads the part of the line behind `# tree `; `None` if it is malformed.
+    fn fields(line: &str) -> Option<HeadFields<'_>> {
+        let (kind, name) = line.split_once(" name=")?;
+        let mut words = kind.split(' ');
+        let engine = words.next()?.strip_prefix("engine=")?;
+        let codec = words.next()?.strip_prefix("codec=")?;
+        let encodings = match words.next() {
+            None => None,
+            Some(key) => Some(Encodings {
+                key: key.strip_prefix("key=")?.to_owned(),
+                value: words.next()?.strip_prefix("value=")?.to_owned(),
+            }),
+        };
+        if words.next().is_some() {
+            return None;
+        }
+        Some(HeadFields {
+            engine,
+            codec,
+            encodings,
+            name,
+        })
+    }
+}
+
+/// The fields of a tree's line.
+struct HeadFields<'l> {
+    engine: &'l str,
+    codec: &'l str,
+    encodings: Option<Encodings>,
+    /// Escaped.
+    name: &'l str,
+}
 
 /// Writes a dump.
 pub(crate) struct DumpWriter<W> {
@@ -55,11 +116,16 @@ impl<W: Write> DumpWriter<W> {
     }
 
     /// Begins a tree.
-    pub(crate) fn tree(&mut self, name: &str, kind: TreeOptions) -> Result<(), Failure> {
+    pub(crate) fn tree(&mut self, head: &TreeHead) -> Result<(), Failure> {
+        let kind = head.kind;
         let engine = kind.engine.name();
         let codec = kind.codec.name();
-        let name = text::escape(name.as_bytes());
-        let line = format!("{TREE}engine={engine} codec={codec} name={name}\n");
+        let encodings = match &head.encodings {
+            Some(Encodings { key, value }) => format!(" key={key} value={value}"),
+            None => String::new(),
+        };
+        let name = text::escape(head.name.as_bytes());
+        let line = format!("{TREE}engine={engine} codec={codec}{encodings} name={name}\n");
         self.output.write_all(line.as_bytes())?;
         self.forms = EntryForms::of_dump(kind.codec);
         self.crc = crc32c::crc32c(line.as_bytes());
@@ -118,7 +184,7 @@ pub(crate) struct DumpSize {
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum DumpPart {
     /// A tree begins.
-    Tree(String, TreeOptions),
+    Tree(TreeHead),
     /// An entry of it.
     Entry(Vec<u8>, Vec<u8>),
     /// The tree ends; count and checksum are right.
@@ -262,17 +328,17 @@ impl<R: BufRead> DumpReader<R> {
         if self.forms.is_some() {
             return Err(self.bad(format!("a tree begins before the last one ended{AGAIN}")));
         }
-        let fields = rest.split_once(" name=").and_then(|(kind, name)| {
-            let (engine, codec) = kind.split_once(' ')?;
-            Some((
-                engine.strip_prefix("engine=")?,
-                codec.strip_prefix("codec=")?,
-                name,
-            ))
-        });
-        let Some((engine, codec, name)) = fields else {
-            return Err(self.bad("a tree's line reads `# tree engine=... codec=... name=...`"));
+        let Some(fields) = TreeHead::fields(rest) else {
+            return Err(self.bad(
+                "a tree's line reads `# tree engine=... codec=... name=...`, with `key=... value=...` before the name if the tree has types",
+            ));
         };
+        let HeadFields {
+            engine,
+            codec,
+            encodings,
+            name,
+        } = fields;
         let kind = Engine::from_name(engine).zip(CodecKind::from_name(codec));
         let Some((engine, codec)) = kind else {
             return Err(self.bad(format!("this release has no engine {engine:?} with codec {codec:?}; `everleaf engines` lists those there are: change the line, \
@@ -284,14 +350,15 @@ impl<R: BufRead> DumpReader<R> {
         self.forms = Some(EntryForms::of_dump(codec));
         self.entries = 0;
         self.crc = crc32c::crc32c_append(crc32c::crc32c(&self.line), b"\n");
-        Ok(DumpPart::Tree(
+        Ok(DumpPart::Tree(TreeHead {
             name,
-            TreeOptions {
+            kind: TreeOptions {
                 engine,
                 codec,
                 ..TreeOptions::default()
             },
-        ))
+            encodings,
+        }))
     }
 
     fn end_tree(&mut self, rest: &str) -> Result<DumpPart, Failure> {

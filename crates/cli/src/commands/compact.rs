@@ -15,6 +15,7 @@ use tempfile::TempPath;
 use super::check;
 use crate::arguments::PoolArgs;
 use crate::context::Context;
+use crate::dump_format::TreeHead;
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{interrupt, progress};
 
@@ -177,7 +178,12 @@ fn rewrite(
     let bar = progress::entries(context, 2 * entries, "compacting");
     let mut copied = 0;
     for info in &trees {
-        let tree = to.tree_with(&info.name, kind_of(info)?)?;
+        let head = TreeHead {
+            name: info.name.clone(),
+            kind: kind_of(info)?,
+            encodings: info.encodings.clone(),
+        };
+        let tree = head.open_in(&to)?;
         copied += copy(&from.open_tree(&info.name)?, &tree, args.fill, &bar)?;
     }
     to.close()?;

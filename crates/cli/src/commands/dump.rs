@@ -14,7 +14,7 @@ use super::check;
 use super::salvage::Damages;
 use crate::arguments::PoolArgs;
 use crate::context::Context;
-use crate::dump_format::{DumpSize, DumpWriter};
+use crate::dump_format::{DumpSize, DumpWriter, TreeHead};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::{interrupt, progress};
 
@@ -100,7 +100,11 @@ fn dump_tree(
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
     let tree = store.open_tree(name)?;
-    writer.tree(name, tree.kind())?;
+    writer.tree(&TreeHead {
+        name: name.to_owned(),
+        kind: tree.kind(),
+        encodings: tree.encodings().cloned(),
+    })?;
     let mut range = snapshot.iter(&tree);
     while let Some((key, value)) = range.next_bytes()? {
         interrupt::check()?;

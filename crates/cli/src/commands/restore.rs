@@ -8,7 +8,7 @@ use lab::arguments::parse_fill;
 
 use crate::arguments::PoolArgs;
 use crate::context::Context;
-use crate::dump_format::{DumpPart, DumpReader};
+use crate::dump_format::{DumpPart, DumpReader, TreeHead};
 use crate::failure::{Answer, Failure, Outcome};
 use crate::input::{Input, note_byte_order_mark};
 use crate::under_way::Writes;
@@ -69,18 +69,18 @@ impl Args {
         &self,
         store: &Store,
         reader: &mut Reader,
-        name: &str,
-        kind: everleaf::TreeOptions,
+        head: &TreeHead,
         stored: &mut u64,
     ) -> Result<(), Failure> {
-        let is_new = !store.trees()?.iter().any(|tree| tree.name == name);
-        let tree = store
-            .tree_with(name, kind)
-            .map_err(|error| match error.kind() {
-                // The error is in the dump, not in the arguments.
-                ErrorKind::BadTreeName { .. } => reader.bad(error.to_string()),
-                _ => error.into(),
-            })?;
+        let name = &head.name;
+        let is_new = !store.trees()?.iter().any(|tree| tree.name == *name);
+        let tree = head.open_in(store).map_err(|error| match error.kind() {
+            // The error is in the dump, not in the arguments.
+            ErrorKind::BadTreeName { .. } | ErrorKind::BadEncoding { .. } => {
+                reader.bad(error.to_string())
+            }
+            _ => error.into(),
+        })?;
         if tree.is_empty()? {
             let filled = fill(&tree, reader, self.fill);
             drop(tree);
@@ -119,8 +119,8 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let restored = args.pool.write(context, |store| {
         loop {
             match reader.next()? {
-                DumpPart::Tree(name, kind) => {
-                    let restored = args.restore_tree(store, &mut reader, &name, kind, &mut entries);
+                DumpPart::Tree(head) => {
+                    let restored = args.restore_tree(store, &mut reader, &head, &mut entries);
                     // If a tree is refused, nothing of it was written.
                     is_begun |= !matches!(restored, Err(Failure::Refused(_)));
                     restored?;

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use everleaf::{DamagedPart, Part, Store, TreeOptions};
+use everleaf::{DamagedPart, Part, Store};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::dump::Output;
 use super::violations::{ListedViolation, Violations, list, with_keys};
 use crate::context::Context;
-use crate::dump_format::DumpWriter;
+use crate::dump_format::{DumpWriter, TreeHead};
 use crate::failure::Failure;
 use crate::{interrupt, progress};
 
@@ -118,21 +118,18 @@ impl Damages {
         bar: &ProgressBar,
     ) -> Result<(), Failure> {
         let opened = store.open_tree(name);
-        let kind = store
-            .trees()?
-            .into_iter()
-            .find(|tree| tree.name == name)
-            .and_then(|tree| tree.kind);
-        let Some(kind) = kind else {
+        let mut trees = store.trees()?.into_iter();
+        let info = trees.find(|tree| tree.name == name);
+        let Some(tree) = info.and_then(TreeHead::of) else {
             if let Err(error) = &opened {
                 self.leave_out(context, name, error);
             }
             return Ok(());
         };
+        let codec = tree.kind.codec;
         let counted = opened.as_ref().ok().and_then(|tree| tree.len().ok());
         let mut head = Head {
-            name,
-            kind,
+            tree,
             is_written: false,
         };
         let mut saved = 0_u64;
@@ -176,7 +173,7 @@ impl Damages {
                 Part::Node => self.unreadable_nodes += 1,
                 Part::Unknown => {}
             }
-            let violation = ListedViolation::of_salvage(name, kind.codec, left_out);
+            let violation = ListedViolation::of_salvage(name, codec, left_out);
             found.add(violation.clone());
             self.add(violation);
         }
@@ -194,20 +191,19 @@ impl Damages {
 }
 
 /// The line that begins a tree. If nothing of a tree can be read, it is left out as well.
-struct Head<'n> {
-    name: &'n str,
-    kind: TreeOptions,
+struct Head {
+    tree: TreeHead,
     is_written: bool,
 }
 
-impl Head<'_> {
+impl Head {
     /// Writes the line, unless it is written already.
     fn write(&mut self, writer: &mut DumpWriter<Output>) -> Result<(), Failure> {
         if self.is_written {
             return Ok(());
         }
         self.is_written = true;
-        writer.tree(self.name, self.kind)
+        writer.tree(&self.tree)
     }
 
     /// Writes an entry below the line.

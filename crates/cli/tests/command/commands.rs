@@ -65,7 +65,7 @@ fn every_command_speaks_json() {
     let stat = json(&["stat"], 0);
     assert_eq!(
         (&stat["keys"], &stat["format_version"]),
-        (&json!(1), &json!(12))
+        (&json!(1), &json!(13))
     );
     assert!(stat["medium"].as_str().unwrap().starts_with("read-only: "));
     assert_eq!(json(&["rm", "k"], 0), json!({ "removed": 1 }));

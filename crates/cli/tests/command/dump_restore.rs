@@ -553,3 +553,54 @@ fn a_salvage_that_loses_entries_says_so() {
         }
     }
 }
+
+/// A dump once forgot the types: the copy was a tree of bytes.
+#[test]
+fn a_tree_keeps_its_types_in_dumps_restores_and_rewritten_pools() {
+    let (folder, pool) = pool();
+    let scores = |path: &std::path::Path| -> everleaf::Result<Vec<((String, u32), i64)>> {
+        let store = everleaf::Store::open(path)?;
+        let scores = store.typed::<(String, u32), i64>("scores")?;
+        scores.iter().collect()
+    };
+    let store = everleaf::Store::open(&pool).unwrap();
+    let tree = store.typed::<(String, u32), i64>("scores").unwrap();
+    for (name, score) in [("ada", 7), ("bob", -3)] {
+        tree.put(&(name.to_owned(), 1), &score).unwrap();
+    }
+    drop(tree);
+    store.tree("bytes").unwrap().put("key", "value").unwrap();
+    store.close().unwrap();
+
+    // It is read as bytes, and not written as such.
+    let said = run(&on(
+        "get",
+        &pool,
+        &["--tree=scores", "--hex", "616461000000000001"],
+    ));
+    assert_eq!(said.expect(0).text(), "8000000000000007\n");
+    run(&on("scan", &pool, &["--tree=scores"])).expect(0);
+    let said = run(&on("put", &pool, &["--tree=scores", "key", "value"])).expect(3);
+    assert!(said.errors.contains("(text,u32) -> i64"), "{said:?}");
+
+    let dump = run(&on("dump", &pool, &[])).expect(0).output;
+    let head = "# tree engine=rntree codec=record key=(text,u32) value=i64 name=scores\n";
+    assert!(std::str::from_utf8(&dump).unwrap().contains(head));
+    let salvaged = run(&on("dump", &pool, &["--salvage"])).expect(0).output;
+    assert!(salvaged == dump);
+
+    let other = folder.path().join("other.pool");
+    run_with(&on("restore", &other, &[]), &dump).expect(0);
+    assert_eq!(scores(&other).unwrap(), scores(&pool).unwrap());
+    run_with(&on("restore", &other, &["--merge"]), &dump).expect(0);
+    run(&on("compact", &other, &[])).expect(0);
+    assert_eq!(scores(&other).unwrap(), scores(&pool).unwrap());
+    assert!(run(&on("dump", &other, &[])).expect(0).output == dump);
+
+    // Entries of other types are not merged into it.
+    let store = everleaf::Store::open(&other).unwrap();
+    drop(store.adopt_as_bytes("scores").unwrap());
+    store.close().unwrap();
+    let said = run_with(&on("restore", &other, &["--merge"]), &dump).expect(3);
+    assert!(said.errors.contains("holds byte strings"), "{said:?}");
+}
