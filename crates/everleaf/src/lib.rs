@@ -331,6 +331,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod adoption;
 mod backend;
 mod background;
 mod backup;
@@ -339,6 +340,8 @@ mod close;
 mod compact;
 mod derived;
 mod encoding;
+#[doc(hidden)]
+pub mod for_derives;
 mod idle;
 mod kind;
 mod open_store;
@@ -364,7 +367,9 @@ mod word_tree;
 pub use batch::Batch;
 pub use close::CloseError;
 pub use compact::{CompactOptions, CompactStop, Compaction, TreeLeft};
-pub use encoding::{EncodedValue, Key, StartsWith};
+#[cfg(feature = "derive")]
+pub use derive::{EncodedValue, Key};
+pub use encoding::{EncodedValue, Encoding, Key, NotEncodable, StartsWith};
 pub use engines::engine::{CodecKind, Contract, Engine, Setting, Settings, Values};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{

@@ -11,7 +11,7 @@ const INSTRUCTIONS: [&str; 5] = ["clwb", "clflush", "sfence", "msync", "movdir64
 /// The crates from the ground up. A crate may depend on the crates of the layers below its own.
 const LAYERS: [&[&str]; 7] = [
     &["medium"],
-    &["pool"],
+    &["pool", "derive"],
     &["engines"],
     &["everleaf"],
     &["sim", "server"],

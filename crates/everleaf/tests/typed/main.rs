@@ -1,6 +1,7 @@
 //! Keys and values of types: their bytes sort as they do, trees of them are maps, and a tree opens with
 //! the types that it was made with.
 
+mod derives;
 mod opens;
 
 use std::cmp::Ordering;
