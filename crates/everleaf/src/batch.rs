@@ -6,15 +6,14 @@
 
 use std::ops::Range;
 
-#[cfg(doc)]
-use engines::ErrorKind;
-use engines::Result;
 use engines::batch::{self, BatchCondition, Write};
-use engines::index::Condition;
+use engines::index::{Bounds, Condition};
+use engines::{ErrorKind, Result};
 use medium::Lsn;
 
 use crate::encoding::NotEncodable;
-use crate::{KeyFor, Pending, Store, Tree, TreeHandle, ValueFor};
+use crate::view_reads::ViewReads;
+use crate::{KeyFor, Pending, RangeFor, Store, Transaction, Tree, TreeHandle, ValueFor};
 
 /// Writes to any trees of one store, and conditions: [`Store::write`] does all of them or none,
 /// whatever crash comes.
@@ -47,6 +46,8 @@ pub struct Batch {
     /// Keys and values, one after the other.
     bytes: Vec<u8>,
     writes: Vec<Planned<Option<Range<usize>>>>,
+    /// Ranges whose keys are removed.
+    ranges: Vec<PlannedRange>,
     conditions: Vec<Planned<Condition<Range<usize>>>>,
     /// The first call that the batch could not note.
     fault: Option<BatchFault>,
@@ -66,6 +67,16 @@ struct Planned<W> {
     tree: usize,
     key: Range<usize>,
     what: W,
+}
+
+/// A removal of the keys of a range.
+#[derive(Clone)]
+struct PlannedRange {
+    /// The tree, by its number in the batch.
+    tree: usize,
+    bounds: Bounds,
+    /// The number of writes that were planned before it.
+    writes_before: usize,
 }
 
 impl Batch {
@@ -90,6 +101,41 @@ impl Batch {
     /// Removes a key, if it is present.
     pub fn remove<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> &mut Self {
         self.plan(tree.bytes_tree(), &key.encoded(), None)
+    }
+
+    /// Removes the keys of a range: those that are present when the batch is written, and those that
+    /// the batch has put there before this call. What it puts there later stays. The keys count
+    /// against the limits of a batch. Such a batch is written as a transaction
+    /// ([`Store::transaction`]), so [`Store::write`] tries again if another write adds a key there
+    /// meanwhile.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::Batch;
+    ///
+    /// let readings = store.typed::<u32, f64>("readings")?;
+    /// let days = store.typed::<u32, u32>("days")?;
+    /// for day in 1..=31 {
+    ///     readings.put(&day, &21.5)?;
+    /// }
+    /// let mut batch = Batch::new();
+    /// batch.remove_range(&readings, ..25).put(&days, &1, &7);
+    /// store.write(&batch)?;
+    /// assert_eq!(readings.len()?, 7);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn remove_range<T: TreeHandle>(&mut self, tree: &T, range: impl RangeFor<T>) -> &mut Self {
+        let tree = tree.bytes_tree();
+        if tree.expect_writes().is_err() {
+            return self.refuse(BatchFault::OnlyRead(tree.clone()));
+        }
+        let tree = self.number(tree);
+        self.ranges.push(PlannedRange {
+            tree,
+            bounds: range.encoded(),
+            writes_before: self.writes.len(),
+        });
+        self
     }
 
     /// Notes a write.
@@ -157,12 +203,12 @@ impl Batch {
 
     /// The number of writes; a removal of a range counts as one.
     pub fn len(&self) -> usize {
-        self.writes.len()
+        self.writes.len() + self.ranges.len()
     }
 
     /// Whether there is no write.
     pub fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+        self.writes.is_empty() && self.ranges.is_empty()
     }
 
     /// Forgets writes and conditions, and keeps the memory for others.
@@ -170,6 +216,7 @@ impl Batch {
         self.trees.clear();
         self.bytes.clear();
         self.writes.clear();
+        self.ranges.clear();
         self.conditions.clear();
         self.fault = None;
     }
@@ -178,8 +225,10 @@ impl Batch {
     /// to any other tree is durable at the position that the write returns.
     pub(crate) fn last_by_epochs(&self) -> Option<&Tree> {
         let mut written = None;
-        for write in &self.writes {
-            let tree = &self.trees[write.tree];
+        let of_writes = self.writes.iter().map(|write| write.tree);
+        let of_ranges = self.ranges.iter().map(|range| range.tree);
+        for number in of_writes.chain(of_ranges) {
+            let tree = &self.trees[number];
             if !tree.kind().engine.is_buffered() {
                 return None;
             }
@@ -201,6 +250,38 @@ impl Batch {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
         start..self.bytes.len()
+    }
+
+    /// Does the batch within a transaction. The conditions come first: they are about the state before
+    /// the batch.
+    fn replay(&self, tx: &mut Transaction) -> Result<()> {
+        for (index, condition) in self.conditions.iter().enumerate() {
+            let tree = &self.trees[condition.tree];
+            let found = tx.read(tree, &self.bytes[condition.key.clone()])?;
+            let holds = match &condition.what {
+                Condition::Absent => found.is_none(),
+                Condition::Equals(value) => found.as_deref() == Some(&self.bytes[value.clone()]),
+                // A batch makes no other conditions.
+                _ => found.is_some(),
+            };
+            if !holds {
+                let tree = tree.name().to_owned();
+                return Err(ErrorKind::ConditionFailed { tree, index }.into());
+            }
+        }
+        let mut ranges = self.ranges.iter().peekable();
+        for (number, write) in self.writes.iter().enumerate() {
+            while let Some(range) = ranges.next_if(|range| range.writes_before == number) {
+                tx.remove_within(&self.trees[range.tree], range.bounds.clone())?;
+            }
+            let key = &self.bytes[write.key.clone()];
+            let value = write.what.as_ref().map(|value| &self.bytes[value.clone()]);
+            tx.write(&self.trees[write.tree], key, value)?;
+        }
+        for range in ranges {
+            tx.remove_within(&self.trees[range.tree], range.bounds.clone())?;
+        }
+        Ok(())
     }
 
     /// The batch as engines take it.
@@ -244,6 +325,7 @@ impl Store {
     /// - [`ErrorKind::PoolFull`]: space for the worst case is set aside before anything is written;
     /// - [`ErrorKind::BatchTooLarge`]: the limits are 16 MiB, or 10,000 writes to trees that are
     ///   durable by epochs;
+    /// - [`ErrorKind::Conflict`], after many attempts, if the batch removes a range;
     /// - [`ErrorKind::KeyTooLong`], [`ErrorKind::ValueTooLong`], [`ErrorKind::NotAWord`];
     ///   [`ErrorKind::NotEncodable`]; [`ErrorKind::OfAnotherStore`]; [`ErrorKind::TypedTree`] for
     ///   bytes to a tree that has types; [`ErrorKind::ReadOnly`];
@@ -276,8 +358,15 @@ impl Store {
         for tree in &batch.trees {
             tree.expect_of(&self.inner)?;
         }
-        if batch.writes.is_empty() && batch.conditions.is_empty() {
+        if batch.is_empty() && batch.conditions.is_empty() {
             return Ok(Lsn::DURABLE);
+        }
+        if !batch.ranges.is_empty() {
+            let replay = |tx: &mut Transaction| batch.replay(tx);
+            let ((), lsn) = self
+                .run_until_committed(replay, |mut tx| tx.commit_ordered())
+                .map_err(|error| self.inner.name_path(error))?;
+            return Ok(lsn);
         }
         let lent = batch.lent();
         let write = || self.inner.backend()?.write_batch(&lent);
@@ -290,7 +379,7 @@ impl std::fmt::Debug for Batch {
         formatter
             .debug_struct("Batch")
             .field("trees", &self.trees)
-            .field("writes", &self.writes.len())
+            .field("writes", &self.len())
             .field("conditions", &self.conditions.len())
             .finish_non_exhaustive()
     }

@@ -6,10 +6,11 @@ use std::ops::Bound;
 use engines::Result;
 use engines::index::{Bounds, Entry, Value};
 
+use crate::back_off::BackOff;
 use crate::{KeyRange, Pending, Tree};
 
-/// Keys that [`Tree::remove_range`] reads before it removes them.
-const REMOVED_AT_ONCE: usize = 256;
+/// Keys that a removal of a range reads before it removes them.
+pub(crate) const REMOVED_AT_ONCE: usize = 256;
 
 impl Tree {
     /// Sets the value of a key, and returns the old one; `None` if the key was absent. One atomic
@@ -34,7 +35,7 @@ impl Tree {
 
     /// Replaces the value of a key by what `update` makes of it, where `None` stands for absent,
     /// and returns the old one. One atomic step: if another thread changes the key meanwhile,
-    /// `update` is called again. O(log n).
+    /// `update` is called again, after a pause that grows. O(log n).
     ///
     /// ```
     /// # let store = everleaf::Store::in_memory()?;
@@ -52,12 +53,14 @@ impl Tree {
         mut update: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Value>> {
         let key = key.as_ref();
+        let mut back_off = BackOff::spinning();
         loop {
             let old = self.get(key)?;
             let new = update(old.as_deref());
             if self.compare_exchange(key, old.as_deref(), new.as_ref().map(AsRef::as_ref))? {
                 return Ok(old);
             }
+            back_off.pause();
         }
     }
 
@@ -122,6 +125,7 @@ impl Tree {
     }
 
     fn pop(&self, find: impl Fn(&Self) -> Result<Option<Entry>>) -> Result<Option<Entry>> {
+        let mut back_off = BackOff::spinning();
         loop {
             let Some((key, value)) = find(self)? else {
                 return Ok(None);
@@ -129,6 +133,7 @@ impl Tree {
             if self.compare_exchange(&key, Some(&value), None)? {
                 return Ok(Some((key, value)));
             }
+            back_off.pause();
         }
     }
 

@@ -332,12 +332,14 @@
 struct Readme;
 
 mod adoption;
+mod back_off;
 mod backend;
 mod background;
 mod backup;
 mod batch;
 mod close;
 mod compact;
+mod counter;
 mod derived;
 mod encoding;
 #[doc(hidden)]
@@ -367,6 +369,7 @@ mod word_tree;
 pub use batch::Batch;
 pub use close::CloseError;
 pub use compact::{CompactOptions, CompactStop, Compaction, TreeLeft};
+pub use counter::Counter;
 #[cfg(feature = "derive")]
 pub use derive::{EncodedValue, Key};
 pub use encoding::{EncodedValue, Encoding, Key, NotEncodable, StartsWith};

@@ -11,6 +11,7 @@ use engines::Result;
 use engines::index::{Bounds, Condition, Direction, Entry, Index, Value, WordIndex as _, Written};
 use medium::Lsn;
 
+use crate::back_off::BackOff;
 use crate::open_store::SharedStore;
 use crate::typed::{key_bytes, value_bytes};
 use crate::{EncodedValue, Key, KeyRange, Tree, TypedTree, WordTree};
@@ -341,6 +342,7 @@ impl<'t> PendingTree<'t> {
         mut update: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Pending<Option<Value>>> {
         let key = key.as_ref();
+        let mut back_off = BackOff::spinning();
         loop {
             // Nothing waits for this read: the exchange comes after it in the order of durability.
             let old = self.get(key)?.take();
@@ -350,6 +352,7 @@ impl<'t> PendingTree<'t> {
             if exchanged.peek() == Some(&true) {
                 return Ok(exchanged.map(|_| old));
             }
+            back_off.pause();
         }
     }
 
@@ -400,6 +403,7 @@ impl<'t> PendingTree<'t> {
         self,
         find: impl Fn(Self) -> Result<Pending<Option<Entry>>>,
     ) -> Result<Pending<Option<Entry>>> {
+        let mut back_off = BackOff::spinning();
         loop {
             let found = find(self)?;
             let Some((key, value)) = found.peek().cloned().flatten() else {
@@ -409,6 +413,7 @@ impl<'t> PendingTree<'t> {
             if removed.peek() == Some(&true) {
                 return Ok(removed.map(|_| Some((key, value))));
             }
+            back_off.pause();
         }
     }
 }
@@ -638,6 +643,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     {
         let tree = self.tree.beneath().pending();
         let key = key_bytes(key);
+        let mut back_off = BackOff::spinning();
         loop {
             let bytes = tree.get(&key)?.take();
             let old = self.decode(bytes.clone())?;
@@ -646,6 +652,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
             if exchanged.peek() == Some(&true) {
                 return exchanged.try_map(|_| self.decode(bytes));
             }
+            back_off.pause();
         }
     }
 

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use engines::batch::{BatchRequest, BatchSize, EpochRead, TransactionReads, Write};
 use engines::index::{Bounds, Direction, Index, Observed, Scan, Value};
@@ -16,15 +15,14 @@ use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
 use parking_lot::Mutex;
 
+use crate::back_off::BackOff;
+use crate::counter::{Counter, counted};
+use crate::derived::REMOVED_AT_ONCE;
 use crate::open_store::SharedStore;
+use crate::range::Range;
 use crate::sealed::Sealed;
 use crate::view_reads::ViewReads;
-use crate::{KeyFor, Pending, Store, Tree, TreeHandle, ValueFor, View};
-
-/// How long a transaction pauses after its first conflict. The pause doubles with each conflict.
-const PAUSE_MIN: Duration = Duration::from_micros(2);
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_millis(2);
+use crate::{KeyFor, Pending, RangeFor, Store, Tree, TreeHandle, ValueFor, View};
 
 /// Reads and writes of trees of a store that happen at one moment, or not at all. Made by
 /// [`Store::transaction`] or [`Store::begin`].
@@ -157,12 +155,12 @@ impl Store {
     /// Runs a transaction until `commit` does not fail because of other writes. Returns what the two
     /// return.
     #[track_caller]
-    fn run_until_committed<T, C, E: From<Error>>(
+    pub(crate) fn run_until_committed<T, C, E: From<Error>>(
         &self,
         mut run: impl FnMut(&mut Transaction) -> std::result::Result<T, E>,
         commit: impl Fn(Transaction) -> Result<C>,
     ) -> std::result::Result<(T, C), E> {
-        let mut pause = PAUSE_MIN;
+        let mut back_off = BackOff::sleeping();
         let mut attempts_left = self.inner.opening.transaction_attempts;
         loop {
             attempts_left = attempts_left.saturating_sub(1);
@@ -187,8 +185,7 @@ impl Store {
                     }
                 }
             }
-            std::thread::sleep(pause);
-            pause = (2 * pause).min(PAUSE_MAX);
+            back_off.pause();
         }
     }
 
@@ -306,6 +303,148 @@ impl Transaction {
         Ok(true)
     }
 
+    /// Replaces the value of a key by what `update` makes of it, where `None` stands for absent, and
+    /// returns the old one. O(log n).
+    ///
+    /// ```
+    /// use everleaf::Error;
+    ///
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.typed::<String, u32>("stock")?;
+    /// stock.put("apple", &12)?;
+    /// store.transaction(|tx| {
+    ///     let sold = tx.fetch_update(&stock, "apple", |count| Some(count?.saturating_sub(3)))?;
+    ///     assert_eq!(sold, Some(12));
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(stock.get("apple")?, Some(9));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`] and of [`View`].
+    pub fn fetch_update<T: TreeHandle>(
+        &mut self,
+        tree: &T,
+        key: impl KeyFor<T>,
+        update: impl FnOnce(Option<T::Value>) -> Option<T::Value>,
+    ) -> Result<Option<T::Value>> {
+        let tree_of_bytes = tree.bytes_tree();
+        let key = key.encoded();
+        let old = self.read(tree_of_bytes, &key)?;
+        let decode = || -> Result<Option<T::Value>> {
+            match &old {
+                Some(old) => Ok(Some(tree.value_of(old)?)),
+                None => Ok(None),
+            }
+        };
+        let new = match update(decode()?) {
+            Some(new) => Some(T::value_bytes(&new)?),
+            None => None,
+        };
+        if old.is_some() || new.is_some() {
+            self.write(tree_of_bytes, &key, new.as_deref())?;
+        }
+        decode()
+    }
+
+    /// Adds a number to that of a key, where an absent key counts as 0, and returns the sum. O(log n).
+    ///
+    /// ```
+    /// use everleaf::Error;
+    ///
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let counters = store.typed::<String, u64>("counters")?;
+    /// let jobs = store.typed::<u64, String>("jobs")?;
+    /// let id = store.transaction(|tx| {
+    ///     let id = tx.increment(&counters, "next job", 1)?;
+    ///     tx.put(&jobs, &id, "print")?;
+    ///     Ok::<_, Error>(id)
+    /// })?;
+    /// assert_eq!(id, 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::CounterOverflow`], and nothing changes; those of [`Transaction::put`] and of
+    /// [`View`].
+    pub fn increment<T: TreeHandle<Value: Counter>>(
+        &mut self,
+        tree: &T,
+        key: impl KeyFor<T>,
+        by: i64,
+    ) -> Result<T::Value> {
+        let tree_of_bytes = tree.bytes_tree();
+        let key = key.encoded();
+        let old = match self.read(tree_of_bytes, &key)? {
+            Some(old) => Some(tree.value_of(&old)?),
+            None => None,
+        };
+        let sum = tree_of_bytes.at(counted(tree_of_bytes, old, by))?;
+        self.write(tree_of_bytes, &key, Some(&T::value_bytes(&sum)?))?;
+        Ok(sum)
+    }
+
+    /// Removes the keys of a range, and returns how many: those that the transaction sees there, its
+    /// own writes included. They count against its limits. If another write adds a key there before
+    /// the commit, that is a conflict. O(log n) a key.
+    ///
+    /// ```
+    /// use everleaf::Error;
+    ///
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let readings = store.typed::<u32, f64>("readings")?;
+    /// for day in 1..=31 {
+    ///     readings.put(&day, &21.5)?;
+    /// }
+    /// let removed = store.transaction(|tx| {
+    ///     tx.put(&readings, &32, &20.0)?;
+    ///     tx.remove_range(&readings, ..25)
+    /// })?;
+    /// assert_eq!(removed, 24);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Transaction::put`] and of [`View`]. After [`ErrorKind::BatchTooLarge`] some keys are
+    /// removed, and others not.
+    pub fn remove_range<T: TreeHandle>(
+        &mut self,
+        tree: &T,
+        range: impl RangeFor<T>,
+    ) -> Result<u64> {
+        self.remove_within(tree.bytes_tree(), range.encoded())
+    }
+
+    /// Removes the keys within bounds, and returns how many.
+    pub(crate) fn remove_within(&mut self, tree: &Tree, bounds: Bounds) -> Result<u64> {
+        let mut bounds = bounds;
+        let mut removed = 0;
+        loop {
+            let keys = self.keys_within(tree, bounds.clone())?;
+            for key in &keys {
+                self.write(tree, key, None)?;
+            }
+            removed += keys.len() as u64;
+            match keys.into_iter().next_back() {
+                Some(last) => bounds.lower = Bound::Excluded(last),
+                None => return Ok(removed),
+            }
+        }
+    }
+
+    /// The first keys within bounds.
+    fn keys_within(&self, tree: &Tree, bounds: Bounds) -> Result<Vec<Vec<u8>>> {
+        let mut range = Range::in_view(tree, self, bounds);
+        let mut keys = Vec::new();
+        while keys.len() < REMOVED_AT_ONCE
+            && let Some((key, _)) = range.next_entry()?
+        {
+            keys.push(key.to_vec());
+        }
+        Ok(keys)
+    }
+
     /// The number of keys that it has written.
     pub fn len(&self) -> usize {
         self.writes.iter().map(|tree| tree.writes.len()).sum()
@@ -348,7 +487,7 @@ impl Transaction {
     }
 
     /// Commits, and returns the LSN at which the transaction is durable, with what it has read.
-    fn commit_ordered(&mut self) -> Result<Lsn> {
+    pub(crate) fn commit_ordered(&mut self) -> Result<Lsn> {
         self.name_path(self.store.expect_own_process())?;
         let reads = self.reads.get_mut();
         if self.writes.is_empty() {
@@ -400,7 +539,7 @@ impl Transaction {
     }
 
     /// Notes a write, which the commit will do.
-    fn write(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    pub(crate) fn write(&mut self, tree: &Tree, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.name_path(self.store.expect_own_process())?;
         tree.expect_of(&self.store)?;
         tree.expect_writes()?;

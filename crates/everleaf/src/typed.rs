@@ -7,6 +7,7 @@ use std::ops::RangeBounds;
 use engines::index::Bounds;
 use engines::{Error, ErrorKind, Result};
 
+use crate::back_off::BackOff;
 use crate::encoding::NotEncodable;
 use crate::tree_types::{EntryTypes, WantedEntries};
 use crate::{EncodedValue, Key, Range, StartsWith, Store, Tree, TreeOptions};
@@ -325,6 +326,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         K: Borrow<Q>,
     {
         let key = key_bytes(key);
+        let mut back_off = BackOff::spinning();
         loop {
             let bytes = self.tree.get(&key)?;
             let old = || bytes.as_deref().map(|old| self.value(old)).transpose();
@@ -335,6 +337,38 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
             {
                 return old();
             }
+            back_off.pause();
+        }
+    }
+
+    /// Replaces the value of a key by what `update` makes of it, in one atomic step, and returns the
+    /// new one; an error of `update` ends it, and nothing changes.
+    pub(crate) fn try_fetch_update<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        update: impl Fn(Option<V>) -> Result<V>,
+    ) -> Result<V>
+    where
+        K: Borrow<Q>,
+    {
+        let key = key_bytes(key);
+        let mut back_off = BackOff::spinning();
+        loop {
+            let bytes = self.tree.get(&key)?;
+            let old = match &bytes {
+                Some(bytes) => Some(self.value(bytes)?),
+                None => None,
+            };
+            let new = update(old)?;
+            let new_bytes = value_bytes(&new)?;
+            let old_bytes = bytes.as_deref();
+            if self
+                .tree
+                .compare_exchange(&key, old_bytes, Some(&new_bytes))?
+            {
+                return Ok(new);
+            }
+            back_off.pause();
         }
     }
 

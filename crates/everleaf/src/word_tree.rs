@@ -6,6 +6,7 @@ use engines::Result;
 use engines::batch::StripedWords;
 use engines::index::{Bounds, Condition, WordIndex};
 
+use crate::back_off::BackOff;
 use crate::tree_types::encodings_of_words;
 use crate::{Range, Tree};
 
@@ -122,6 +123,41 @@ impl WordTree {
             (None, None) => Ok(self.get(key)?.is_none()),
             (None, Some(_)) => self.write(key, new, Condition::Absent),
             (Some(current), _) => self.write(key, new, Condition::Equals(current)),
+        }
+    }
+
+    /// Computes the new value of a key from the old one, in one atomic step, and returns the old one;
+    /// see [`Tree::fetch_update`].
+    pub fn fetch_update(
+        &self,
+        key: u64,
+        mut update: impl FnMut(Option<u64>) -> Option<u64>,
+    ) -> Result<Option<u64>> {
+        let mut back_off = BackOff::spinning();
+        loop {
+            let old = self.get(key)?;
+            if self.compare_exchange(key, old, update(old))? {
+                return Ok(old);
+            }
+            back_off.pause();
+        }
+    }
+
+    /// Replaces the value of a key by what `update` makes of it, in one atomic step, and returns the
+    /// new one; an error of `update` ends it, and nothing changes.
+    pub(crate) fn try_fetch_update(
+        &self,
+        key: u64,
+        update: impl Fn(Option<u64>) -> Result<u64>,
+    ) -> Result<u64> {
+        let mut back_off = BackOff::spinning();
+        loop {
+            let old = self.get(key)?;
+            let new = update(old)?;
+            if self.compare_exchange(key, old, Some(new))? {
+                return Ok(new);
+            }
+            back_off.pause();
         }
     }
 

@@ -1,9 +1,11 @@
 //! Batches: all writes or none, over trees of every engine.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use everleaf::{
     Batch, DamagedPart, Engine, ErrorKind, MediumChoice, Options, Result, Store, Tree, TreeOptions,
+    View,
 };
 use tempfile::tempdir;
 
@@ -467,5 +469,95 @@ fn a_batch_that_meets_damage_stays_half_done() -> Result<()> {
         value(&sound, "key of the record")?.as_deref(),
         Some("value of the batch")
     );
+    Ok(())
+}
+
+#[test]
+fn a_batch_removes_the_keys_of_a_range() -> Result<()> {
+    let store = Store::in_memory()?;
+    for tree in trees(&store)? {
+        for key in ["a", "b", "c", "d"] {
+            tree.put(key, "old")?;
+        }
+        let keys = || -> Result<String> {
+            let mut keys = String::new();
+            for entry in &tree {
+                keys += &String::from_utf8_lossy(&entry?.0);
+            }
+            Ok(keys)
+        };
+        let mut batch = Batch::new();
+        batch
+            .expect(&tree, "b", Some(b"old"))
+            .expect_present(&tree, "c");
+        // Only what comes before the removal is removed with it.
+        batch.put(&tree, "bb", "gone").remove_range(&tree, "b".."d");
+        batch.put(&tree, "c", "new").remove_range(&tree, "x"..);
+        assert_eq!(batch.len(), 4);
+        store.write(&batch)?;
+        assert_eq!(keys()?, "acd");
+        assert_eq!(value(&tree, "c")?.as_deref(), Some("new"));
+
+        // The conditions are about the state before.
+        let refused = store.write_pending(&batch).unwrap_err();
+        assert!(
+            matches!(refused.kind(), ErrorKind::ConditionFailed { tree: name, index: 0 } if name == tree.name()),
+            "{refused}"
+        );
+        let mut all = Batch::new();
+        all.expect(&tree, "b", None).remove_range(&tree, ..);
+        store.write_pending(&all)?.wait()?;
+        assert!(tree.is_empty()? && !all.is_empty());
+        all.clear();
+        assert!(all.is_empty());
+        store.write(&all)?;
+    }
+    let types = store.typed::<u32, u32>("types")?;
+    let mut batch = Batch::new();
+    batch.remove_range(types.as_tree(), ..);
+    let refused = store.write(&batch).unwrap_err();
+    assert!(
+        matches!(refused.kind(), ErrorKind::TypedTree { .. }),
+        "{refused}"
+    );
+    Ok(())
+}
+
+/// The count of a tree's keys stays right while a batch removes them all, and another thread adds
+/// some.
+#[test]
+fn a_batch_removes_the_keys_that_are_there_when_it_is_written() -> Result<()> {
+    const KEYS: u32 = 4000;
+    let store = Store::in_memory()?;
+    let keys = store.typed::<u32, ()>("keys")?;
+    let count = store.typed::<(), u32>("count")?;
+    let is_right = || -> Result<bool> {
+        let view = store.snapshot()?;
+        let counted = view.get(&count, &())?.unwrap_or(0);
+        Ok(view.iter(&keys).count() as u32 == counted)
+    };
+    let is_done = AtomicUsize::new(0);
+    std::thread::scope(|scope| -> Result<()> {
+        scope.spawn(|| {
+            for key in 0..KEYS {
+                let added = store.transaction(|tx| {
+                    tx.put(&keys, &key, &())?;
+                    tx.increment(&count, &(), 1)
+                });
+                added.unwrap();
+            }
+            is_done.store(1, Ordering::Relaxed);
+        });
+        let mut batch = Batch::new();
+        batch.remove_range(&keys, ..).put(&count, &(), &0);
+        while is_done.load(Ordering::Relaxed) == 0 {
+            // Meanwhile there are so many keys that some are added while the range is read.
+            std::thread::sleep(Duration::from_micros(500));
+            store.write(&batch)?;
+            assert!(is_right()?);
+        }
+        Ok(())
+    })?;
+    assert!(is_right()?);
     Ok(())
 }

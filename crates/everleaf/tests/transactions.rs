@@ -736,3 +736,177 @@ fn single_writes_and_transactions_to_one_key_lose_nothing() -> Result<()> {
     assert_eq!(counters.get(&1)?, Some(2 * ADDITIONS));
     Ok(())
 }
+
+fn keys_of(tree: &TypedTree<u32, u64>) -> Result<Vec<u32>> {
+    tree.iter().map(|entry| Ok(entry?.0)).collect()
+}
+
+#[test]
+fn a_range_is_removed_within_a_transaction() -> Result<()> {
+    Catalogue::each(|both| {
+        let tree = both.one();
+        for key in 3..=600 {
+            tree.put(&key, &0)?;
+        }
+        let mut tx = both.begin()?;
+        tx.put(tree, &10_000_u32, &0_u64)?;
+        tx.put(tree, &20_000_u32, &0_u64)?;
+        tx.remove(tree, &5_u32)?;
+        // 2 to 600 without 5, and one key of its own.
+        assert_eq!(tx.remove_range(tree, 2..20_000)?, 599);
+        assert_eq!(tx.remove_range(tree, 2..20_000)?, 0);
+        assert_eq!(tx.iter(tree).count(), 2);
+        tx.put(tree, &7_u32, &1_u64)?;
+        assert_eq!(tree.len()?, 600);
+        tx.commit()?;
+        assert_eq!(keys_of(tree)?, [1, 7, 20_000]);
+
+        // A key that another write adds to the range is a conflict, one beside it is none.
+        for (key, conflicts) in [(8, true), (30_000, false)] {
+            let mut tx = both.begin()?;
+            assert_eq!(tx.remove_range(tree, 2..20_000)?, 1);
+            tree.put(&key, &0)?;
+            assert_eq!(is_conflict(tx.commit()), conflicts, "{key}");
+            tree.remove(&8)?;
+        }
+        assert_eq!(keys_of(tree)?, [1, 20_000, 30_000]);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_range_that_exceeds_the_limits_of_a_transaction_is_refused() -> Result<()> {
+    let store = Store::in_memory()?;
+    let kind = TreeOptions {
+        engine: Engine::MASSTREE,
+        ..TreeOptions::WORDS
+    };
+    let words = store.tree_with("words", kind)?.as_words().unwrap();
+    words.bulk_load((0..10_001).map(|number| (number, number)), 1.0)?;
+    let refused = store
+        .transaction(|tx| tx.remove_range(&words, ..))
+        .unwrap_err();
+    assert!(
+        matches!(
+            refused.kind(),
+            ErrorKind::BatchTooLarge { limit: 10_000, .. }
+        ),
+        "{refused}"
+    );
+    assert_eq!(words.len()?, 10_001);
+    assert_eq!(
+        store.transaction(|tx| tx.remove_range(&words, 1..))?,
+        10_000
+    );
+    Ok(())
+}
+
+#[test]
+fn numbers_are_counted_in_transactions_and_without() -> Result<()> {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 250;
+    for engine in [Engine::RNTREE, Engine::MASSTREE] {
+        let store = Store::in_memory()?;
+        let records = TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        };
+        let words = TreeOptions {
+            engine,
+            ..TreeOptions::WORDS
+        };
+        let counters = store.typed_with::<String, u64>("counters", records)?;
+        let words = store.tree_with("words", words)?.as_words().unwrap();
+        let ids = store.typed_with::<u64, u64>("ids", records)?;
+        let count = |thread: u64| -> Result<Vec<u64>> {
+            let mut sums = Vec::new();
+            for round in 0..ROUNDS {
+                sums.push(counters.increment("single", 1)?);
+                words.increment(1, 2)?;
+                words.fetch_update(2, |old| Some(old.unwrap_or(0) + 1))?;
+                if round % 5 == 0 {
+                    store.transaction(|tx| {
+                        let id = tx.increment(&counters, "next id", 1)?;
+                        tx.increment(&words, 3, -1 + 2)?;
+                        tx.fetch_update(&counters, "updated", |old| Some(old.unwrap_or(0) + 1))?;
+                        // Two threads with one id would leave one entry less.
+                        tx.put(&ids, &id, &thread)?;
+                        Ok::<_, Error>(())
+                    })?;
+                }
+            }
+            Ok(sums)
+        };
+        let mut sums = Vec::new();
+        thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for number in 0..THREADS {
+                threads.push(scope.spawn(move || count(number)));
+            }
+            for thread in threads {
+                sums.extend(thread.join().unwrap().unwrap());
+            }
+        });
+        sums.sort_unstable();
+        let all = THREADS * ROUNDS;
+        assert!(sums.into_iter().eq(1..=all));
+        assert_eq!(words.get_many(&[1, 2])?, [Some(2 * all), Some(all)]);
+        let some = all / 5;
+        assert_eq!((counters.get("next id")?, ids.len()?), (Some(some), some));
+        assert_eq!(
+            (counters.get("updated")?, words.get(3)?),
+            (Some(some), Some(some))
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_counter_stays_within_its_type() -> Result<()> {
+    let store = Store::in_memory()?;
+    let small = store.typed::<u8, i8>("small")?;
+    let words = store.word_tree("words")?;
+    assert_eq!(small.increment(&1, 127)?, 127);
+    assert_eq!(small.increment(&2, -128)?, -128);
+    words.put(1, u64::MAX)?;
+    let refused = [
+        small.increment(&1, 1).err(),
+        small.increment(&2, -1).err(),
+        small.increment(&3, i64::MAX).err(),
+        words.increment(1, 1).err(),
+        words.increment(2, -1).err(),
+        store.transaction(|tx| tx.increment(&small, &1_u8, 1)).err(),
+        store.transaction(|tx| tx.increment(&words, 1, 1)).err(),
+    ];
+    for (number, error) in refused.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("increment {number} was not refused"));
+        assert!(
+            matches!(error.kind(), ErrorKind::CounterOverflow { .. }),
+            "{error}"
+        );
+    }
+    assert_eq!((small.get(&1)?, small.get(&3)?), (Some(127), None));
+    assert_eq!((words.get(1)?, words.get(2)?), (Some(u64::MAX), None));
+    Ok(())
+}
+
+#[test]
+fn an_update_within_a_transaction_may_remove_the_key_or_leave_it_absent() -> Result<()> {
+    let store = Store::in_memory()?;
+    let tree = store.tree("tree")?;
+    tree.put("a", "1")?;
+    store.transaction(|tx| {
+        let old = tx.fetch_update(&tree, "a", |_| None)?;
+        assert_eq!(old.as_deref(), Some(b"1".as_slice()));
+        assert_eq!(tx.fetch_update(&tree, "b", |_| None)?, None);
+        assert_eq!(tx.len(), 1);
+        let twice = |old: Option<everleaf::Value>| old.map(|old| [&*old, &*old].concat().into());
+        assert_eq!(tx.fetch_update(&tree, "c", twice)?, None);
+        tx.put(&tree, "c", "x")?;
+        tx.fetch_update(&tree, "c", twice)?;
+        Ok::<_, Error>(())
+    })?;
+    assert_eq!((tree.get("a")?, tree.len()?), (None, 1));
+    assert_eq!(tree.get("c")?.as_deref(), Some(b"xx".as_slice()));
+    Ok(())
+}
