@@ -141,10 +141,18 @@ impl PoolArgs {
         Ok(store)
     }
 
-    /// Opens the pool to be read, beside other readers: nothing is written, so this works on a full
-    /// disk and on a read-only file system. Notes if a tree is damaged.
+    /// Opens the pool to be read for a short time, beside other readers, and beside a writer, if one
+    /// has it open. Nothing is written, so this works on a full disk and on a read-only file system.
+    /// Notes if a tree is damaged.
     pub(crate) fn read(&self, context: Context) -> Result<Store, Failure> {
         self.opened(context, || self.options().read_only(true).open(&self.pool))
+    }
+
+    /// Opens the pool to be read for a long time: no writer is kept out meanwhile, if the disk has
+    /// room for a copy of the pool.
+    pub(crate) fn read_for_long(&self, context: Context) -> Result<Store, Failure> {
+        let options = self.options().read_only(true).read_from_copy(true);
+        self.opened(context, || options.open(&self.pool))
     }
 
     /// Opens the pool to be read, as [`PoolArgs::read`] does, even if its file or its log is damaged,
@@ -179,7 +187,10 @@ impl PoolArgs {
                 Ok(opened) => return Ok(opened),
                 Err(error) => error,
             };
-            let is_locked = matches!(error.kind(), ErrorKind::Locked { .. });
+            let is_locked = matches!(
+                error.kind(),
+                ErrorKind::Locked { .. } | ErrorKind::NotBeside { .. }
+            );
             if !is_locked || start.elapsed() >= self.wait {
                 return Err(error.into());
             }

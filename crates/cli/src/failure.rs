@@ -124,8 +124,8 @@ fn words(error: &Error) -> String {
                 |process| format!("process {process}"),
             );
             format!(
-                "{at}{holder} is writing this pool, and no other process may open it meanwhile; wait (`--wait SECONDS`), or read a \
-                 copy (`everleaf backup`)"
+                "{at}{holder} is writing this pool, and no other process may write it meanwhile; wait (`--wait SECONDS`), or read it \
+                 (`everleaf get`, `scan` and others work meanwhile)"
             )
         }
         ErrorKind::NotWritable { source }
@@ -160,7 +160,9 @@ const SALVAGE: &str = " (`everleaf dump --salvage` saves all whole entries)";
 /// The commands that help. The library's own texts cannot name them.
 fn hint(error: &Error) -> &'static str {
     match error.kind() {
-        ErrorKind::Locked { .. } => " (`--wait SECONDS` waits for it)",
+        ErrorKind::Locked { .. } | ErrorKind::NotBeside { .. } => {
+            " (`--wait SECONDS` waits for it)"
+        }
         ErrorKind::NoSuchTree { .. } => " (`everleaf trees` lists those there are)",
         ErrorKind::Medium {
             source: MediumError::Log(LogError::Mark { .. }),
@@ -333,7 +335,7 @@ impl Failure {
     fn kind(&self) -> &str {
         match self {
             Self::Store(error) => match error.kind() {
-                ErrorKind::Locked { .. } => "locked",
+                ErrorKind::Locked { .. } | ErrorKind::NotBeside { .. } => "locked",
                 _ if error.is_full() => "full",
                 _ if error.is_absent() => "absent",
                 ErrorKind::BadTreeName { .. } => "usage",

@@ -12,13 +12,14 @@ use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access};
 use medium::{FilePlace, Grown, LimitedBy, LogError, MediumError};
 use rustix::io::Errno;
 
-use crate::options::{locked_to_read, log_place};
+use crate::beside::ReadSource;
+use crate::options::{LockedPool, locked_to_read, log_place};
 use crate::{Options, Store};
 
 /// How often a copy is tried if the holder of the pool changes meanwhile.
-const ATTEMPTS: u32 = 5;
+pub(crate) const ATTEMPTS: u32 = 5;
 /// How long to sleep before the next attempt.
-const REST: Duration = Duration::from_millis(20);
+pub(crate) const REST: Duration = Duration::from_millis(20);
 
 /// A copy that is made under another name beside its place, and renamed when it is whole.
 pub(crate) struct NewCopy {
@@ -152,7 +153,11 @@ fn make_beside(place: &FilePlace, what: &str) -> io::Result<NewFile> {
 }
 
 /// Makes a file on the file system of `place` that has no name, and ends with its last descriptor.
-fn make_unnamed(place: &FilePlace) -> io::Result<File> {
+pub(crate) fn make_unnamed(place: &FilePlace) -> io::Result<File> {
+    if let Ok(file) = place.make_unnamed() {
+        return Ok(file);
+    }
+    // The file system cannot make files without a name.
     let NewFile { place, file } = make_beside(place, "spool")?;
     place.remove(&file)?;
     Ok(file)
@@ -177,9 +182,9 @@ impl Store {
         let path = &self.inner.path;
         let backend = self.at(self.inner.backend())?;
         if let Some(source) = &self.inner.source
-            && let Some(place) = &self.inner.place
+            && self.inner.place.is_some()
         {
-            let copied = Options::new().copy_unopened(place, source, target.as_ref());
+            let copied = Options::new().copy_unopened(source, target.as_ref());
             return copied.map_err(|error| error.at(path));
         }
         let pool = backend.pool_file();
@@ -216,8 +221,13 @@ impl Options {
                 std::thread::sleep(REST);
             }
             match locked_to_read(path) {
-                Ok(locked) => {
-                    let copied = self.copy_unopened(&locked.place, &locked.file, target);
+                Ok(LockedPool { file, place, lock }) => {
+                    let source = ReadSource {
+                        file,
+                        log_place: Some(log_place(&place)),
+                    };
+                    let copied = self.copy_unopened(&source, target);
+                    drop(lock);
                     return copied.map_err(|error| error.at(path));
                 }
                 Err(error) => match error.kind() {
@@ -242,10 +252,10 @@ impl Options {
         Err(refused.at(path))
     }
 
-    /// Copies the store whose file is locked, so that no process writes to it.
-    fn copy_unopened(&self, place: &FilePlace, file: &File, target: &Path) -> Result<u64> {
-        let image = self.image(place, file)?;
-        let new = NewCopy::make(target, file.metadata().ok().as_ref())?;
+    /// Copies the store in a file that no process writes.
+    fn copy_unopened(&self, source: &ReadSource, target: &Path) -> Result<u64> {
+        let image = self.image(source)?;
+        let new = NewCopy::make(target, source.file.metadata().ok().as_ref())?;
         let copied = medium::File::write_image(&image, &new.target, pool::MEDIUM_LINE);
         let copied = new.finish(copied.map(Some).map_err(Error::from));
         Ok(copied?.unwrap_or_default())

@@ -244,10 +244,11 @@
 //!
 //! # Processes
 //!
-//! One *process* has a pool open at a time; a second one gets [`ErrorKind::Locked`], which names
-//! the first. If no process writes to it, any number of processes may read it:
-//! [`Options::read_only`] changes no file, so it also serves for a full disk, a read-only file
-//! system, a pool without write permission, and the pool of a process that was killed.
+//! One *process* writes to a pool at a time; a second one gets [`ErrorKind::Locked`], which names
+//! the first. Any number of processes may read it, also while one writes: they get the state of one
+//! moment ([`Options::read_only`]). Reading changes no file, so it also serves for a full disk, a
+//! read-only file system, a pool without write permission, and the pool of a process that was
+//! killed.
 //!
 //! Open a store *after* a fork. A store belongs to the process that opened it: in a child that was
 //! forked later, every operation of it is [`ErrorKind::Forked`]. The child may open stores of its
@@ -323,7 +324,7 @@
 //!
 //! # What there is not
 //!
-//! No access by several processes while one writes, no encryption, no compression. No nested
+//! No writing by several processes at a time, no encryption, no compression. No nested
 //! transactions, and no locks that a transaction takes before it commits.
 #![forbid(unsafe_code)]
 
@@ -337,6 +338,7 @@ mod backend;
 mod background;
 mod backup;
 mod batch;
+mod beside;
 mod close;
 mod compact;
 mod counter;

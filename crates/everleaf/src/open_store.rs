@@ -1,6 +1,5 @@
 //! A store while it is open: shared by the handles of the store and of its trees.
 
-use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,6 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
+use crate::beside::ReadSource;
 use crate::recovery::{OpenTrees, Recovered, Recovery};
 use crate::store_duty::{DutyTurn, StoreDuty};
 use crate::violation::StoreViolation;
@@ -23,6 +23,10 @@ mod full_pool;
 /// The note of [`StoreStat::notes`](crate::StoreStat::notes) about a folder that cannot be synced.
 const UNSYNCED_FOLDER: &str = "the file system cannot sync folders: if the power is lost a moment after a pool was made or closed, its file or \
                                its log may be missing, or a log that was removed may be back";
+
+/// The note about a store that is read from a copy.
+const READ_FROM_COPY: &str = "this is a copy of the pool, as it was at one moment of the open; a process that writes the pool may have \
+                              changed it since";
 
 /// A pool, its open trees, and what opening it took.
 ///
@@ -45,8 +49,8 @@ pub(crate) struct OpenStore {
     /// Held while the store is compacted.
     compacting: Mutex<()>,
     backend: Box<dyn Backend>,
-    /// The pool's file, if the store is only read.
-    pub(crate) source: Option<File>,
+    /// The file that the store is read from, if it is only read.
+    pub(crate) source: Option<ReadSource>,
     process: Process,
     // The pool is locked until everything else of it is closed.
     lock: Option<FileLock>,
@@ -179,7 +183,7 @@ impl SharedStore {
 }
 
 impl OpenStore {
-    /// A store on a pool that was recovered. `source` is the pool's file, if the store is only
+    /// A store on a pool that was recovered. `source` is the file that it is read from, if it is only
     /// read.
     pub(crate) fn new(
         path: &Path,
@@ -187,7 +191,7 @@ impl OpenStore {
         backend: Box<dyn Backend>,
         opening: StoreOpening,
         recovered: Recovered,
-        source: Option<File>,
+        source: Option<ReadSource>,
     ) -> Self {
         Self {
             path: path.to_owned(),
@@ -259,10 +263,21 @@ impl OpenStore {
 
     /// Weaknesses of the system, in words.
     pub(crate) fn notes(&self) -> Vec<String> {
-        match &self.place {
-            Some(place) if !place.folder().is_synced() => vec![UNSYNCED_FOLDER.to_owned()],
-            _ => Vec::new(),
+        let mut notes = Vec::new();
+        let Some(place) = &self.place else {
+            return notes;
+        };
+        if !place.folder().is_synced() {
+            notes.push(UNSYNCED_FOLDER.to_owned());
         }
+        let is_copy = self
+            .source
+            .as_ref()
+            .is_some_and(|source| source.log_place.is_none());
+        if is_copy {
+            notes.push(READ_FROM_COPY.to_owned());
+        }
+        notes
     }
 
     /// Opens a view of the present moment.

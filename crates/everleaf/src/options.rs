@@ -22,6 +22,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
 use crate::backend::StoreOpening;
+use crate::beside::{CopiedPool, PoolToRead, ReadSource, find_to_read};
 use crate::idle;
 use crate::recovery::{self, Terms};
 
@@ -33,6 +34,11 @@ const IDLE_PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// How often an open begins anew because its path led to another file once it had the lock.
 const ATTEMPTS_MAX: u32 = 100;
+/// How long an open for writing waits for readers that read the pool in place: most of them read a
+/// key or two.
+const READERS_PATIENCE: Duration = Duration::from_millis(250);
+/// How long it sleeps between two attempts: [`ATTEMPTS_MAX`] of them take longer than the patience.
+const READERS_REST: Duration = Duration::from_millis(5);
 /// How often a transaction is tried, if the options do not say.
 const TRANSACTION_ATTEMPTS: u32 = 1000;
 /// The part of the memory that old values may take, if the options do not say: one eighth.
@@ -73,6 +79,7 @@ pub enum MediumChoice {
 pub struct Options {
     create: bool,
     read_only: bool,
+    read_from_copy: bool,
     verify: bool,
     limit_bytes: u64,
     medium: MediumChoice,
@@ -100,6 +107,7 @@ impl Default for Options {
         Self {
             create: true,
             read_only: false,
+            read_from_copy: false,
             verify: true,
             limit_bytes: u64::MAX,
             medium: MediumChoice::Auto,
@@ -158,16 +166,26 @@ impl Options {
         self
     }
 
-    /// Whether the store is only read. It then opens beside other readers, but not beside a writer,
-    /// nor a writer beside it. Default: no.
+    /// Whether the store is only read. It then opens beside other readers, and beside a process that
+    /// writes. Default: no.
     ///
-    /// Nothing is written, to no file: not on a full disk, not on a read-only file system, not to a
-    /// pool without write permission. The pool and its log are read into memory, and what an open
-    /// for writing would recover is recovered there, so a pool whose process was killed can be
-    /// read, too. Only pages that recovery writes take memory. No thread works in the background.
-    /// Trees show what an open for writing would show, with one difference: that open makes durable
-    /// what it finds before it returns, and this one does not. So the last writes of a process that
-    /// was killed can be read here, and be taken back by a loss of power afterwards.
+    /// - If no process writes the pool, it is read in place: the pool and its log are read into
+    ///   memory, and only pages that recovery writes take memory. O(log) beside the costs of
+    ///   [`Options::open`]. No writer can open the pool until the store is dropped;
+    ///   [`Options::read_from_copy`] avoids that.
+    /// - If another process writes the pool on [`MediumChoice::File`], the store is a copy of one
+    ///   moment of the call, and has everything that this process had acknowledged as durable
+    ///   before. O(pool). The copy lies in the folder of the pool, has no name, and ends with the
+    ///   store. The writer goes on, and neither waits for the other. The copy does not change: to
+    ///   see later writes, open another store.
+    ///
+    /// No file is changed: not on a full disk, not on a read-only file system, not a pool without
+    /// write permission. What an open for writing would recover is recovered in memory, so a pool
+    /// whose process was killed can be read, too. No thread works in the background. Trees show what
+    /// an open for writing would show, with one difference: that open makes durable what it finds
+    /// before it returns, and this one does not. So the last writes of another process, whether it
+    /// was killed or is still writing, can be read here, and be taken back by a loss of power
+    /// afterwards.
     ///
     /// Whatever would write fails with [`ErrorKind::ReadOnly`], and a missing tree is
     /// [`ErrorKind::NoSuchTree`]. A missing pool is never made. The medium and its settings do not
@@ -193,6 +211,27 @@ impl Options {
     /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// Whether a store that is [only read](Options::read_only) is read from a copy even if no process
+    /// writes the pool. Then it never keeps a writer out. For stores that are read for long. If no
+    /// copy can be made, because the disk has no room or the folder is read-only, the pool is read
+    /// in place. Default: no.
+    ///
+    /// ```
+    /// # use everleaf::{Options, Store};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pool");
+    /// # Store::open(&path)?.tree("main")?.put("key", "old")?;
+    /// let reader = Options::new().read_only(true).read_from_copy(true).open(&path)?;
+    /// let writer = Store::open(&path)?;
+    /// writer.tree("main")?.put("key", "new")?;
+    /// assert_eq!(reader.tree("main")?.get("key")?.as_deref(), Some(&b"old"[..]));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn read_from_copy(mut self, read_from_copy: bool) -> Self {
+        self.read_from_copy = read_from_copy;
         self
     }
 
@@ -470,7 +509,11 @@ impl Options {
                 "the part of the file that was cut off is left out: it has {length} of {expected} bytes"
             ));
         }
-        let store = self.finish(path, image, start, Some(place), Some(file))?;
+        let source = ReadSource {
+            file,
+            log_place: Some(log),
+        };
+        let store = self.finish(path, image, start, Some(place), Some(source))?;
         Ok(store.lacking(missing).locked_by(lock))
     }
 
@@ -547,6 +590,7 @@ impl Options {
     }
 
     fn open_path(&self, path: &Path) -> Result<Store> {
+        let start = Instant::now();
         for _ in 0..ATTEMPTS_MAX {
             let opened = self.open_file(path)?;
             if opened.is_new {
@@ -556,7 +600,14 @@ impl Options {
                 continue;
             }
             let operation = FlockOperation::NonBlockingLockExclusive;
-            if let Some(locked) = opened.pool.lock(operation)? {
+            let locked = match opened.pool.lock(operation) {
+                Err(error) if is_kept_by_readers(&error) && start.elapsed() < READERS_PATIENCE => {
+                    std::thread::sleep(READERS_REST);
+                    continue;
+                }
+                locked => locked?,
+            };
+            if let Some(locked) = locked {
                 let store = self.open_locked(path, &locked.place, locked.file)?;
                 return Ok(store.locked_by(locked.lock));
             }
@@ -607,14 +658,30 @@ impl Options {
 
     fn open_to_read(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
-        let LockedPool { file, place, lock } = locked_to_read(path)?;
-        let image = self.image(&place, &file)?;
-        let store = self.finish(path, image, start, Some(place), Some(file))?;
-        Ok(store.locked_by(lock))
+        match find_to_read(path, self.read_from_copy)? {
+            PoolToRead::InPlace(LockedPool { file, place, lock }) => {
+                let source = ReadSource {
+                    file,
+                    log_place: Some(log_place(&place)),
+                };
+                let image = self.image(&source)?;
+                let store = self.finish(path, image, start, Some(place), Some(source))?;
+                Ok(store.locked_by(lock))
+            }
+            PoolToRead::Copied(CopiedPool { copy, place }) => {
+                let source = ReadSource {
+                    file: copy,
+                    log_place: None,
+                };
+                let image = self.image(&source)?;
+                self.finish(path, image, start, Some(place), Some(source))
+            }
+        }
     }
 
-    /// The pool in a file that is locked, as memory.
-    pub(crate) fn image(&self, place: &FilePlace, file: &File) -> Result<Dax> {
+    /// The pool that is to be read, as memory. No process writes it.
+    pub(crate) fn image(&self, source: &ReadSource) -> Result<Dax> {
+        let file = &source.file;
         let again = file.try_clone().map_err(refused)?;
         let asked = self.medium == MediumChoice::Dax;
         let needs_log =
@@ -623,12 +690,9 @@ impl Options {
         if !needs_log && Identity::of_file(file)?.is_none() {
             return Err(not_a_pool(NEVER_WRITTEN));
         }
-        as_formed(medium::File::image(
-            again,
-            &log_place(place),
-            self.file_options(),
-            asked,
-        )?)
+        let log_place = source.log_place.as_ref();
+        let image = medium::File::image(again, log_place, self.file_options(), asked)?;
+        as_formed(image)
     }
 
     /// Opens the file at the end of `path`, and makes it if it is missing. Links are followed, also
@@ -744,7 +808,10 @@ impl Options {
             ..self.file_options()
         };
         if self.read_only {
-            let source = pool.file().try_clone().map_err(refused)?;
+            let source = ReadSource {
+                file: pool.file().try_clone().map_err(refused)?,
+                log_place: None,
+            };
             let image = as_formed(medium::File::image_on(&*pool, Some(log), options, false)?)?;
             return self.finish(path, image, Instant::now(), None, Some(source));
         }
@@ -861,15 +928,15 @@ impl Options {
         }
     }
 
-    /// Takes a medium; `place` is where its file lies, `source` is the file that it is an image of,
-    /// if the store is only read.
+    /// Takes a medium; `place` is where the pool lies, `source` is the file that the medium is an
+    /// image of, if the store is only read.
     fn finish<M: Host>(
         &self,
         path: &Path,
         medium: M,
         start: Instant,
         place: Option<FilePlace>,
-        source: Option<File>,
+        source: Option<ReadSource>,
     ) -> Result<Store> {
         // Whether a new file survives loss of power is known only when some of it is mapped.
         medium.grow(pool::SLAB_BYTES)?;
@@ -929,6 +996,15 @@ pub(crate) struct LockedPool {
     pub(crate) file: File,
     pub(crate) place: FilePlace,
     pub(crate) lock: FileLock,
+}
+
+impl LockedPool {
+    /// Gives the lock up.
+    pub(crate) fn unlock(self) -> NamedPool {
+        let Self { file, place, lock } = self;
+        drop(lock);
+        NamedPool { file, place }
+    }
 }
 
 impl NamedPool {
@@ -1057,6 +1133,11 @@ pub(crate) fn locked_to_read(path: &Path) -> Result<LockedPool> {
         }
     }
     Err(never_in_place())
+}
+
+/// Whether only readers keep a pool locked.
+fn is_kept_by_readers(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Locked { readers: true, .. })
 }
 
 /// The error for a file that the system does not open for writing.

@@ -1,6 +1,5 @@
 //! A store: one pool file and the trees in it.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use medium::{FilePlace, FileStat, LineForm, Survives};
 use pool::{DamagedRoot, Encodings, LostCopy, NewTree, Roots, TreeRoot};
 
 use crate::backend::{Backend, OpenTree, StoreOpening};
+use crate::beside::ReadSource;
 use crate::open_store::{OpenStore, SharedStore};
 use crate::recovery::{DamagedPart, NotRecovered, Recovered, Recovery};
 use crate::tree_types::{EntryTypes, TypeFit, WantedEntries, encodings_of_words, mismatch};
@@ -23,9 +23,10 @@ use crate::{Tree, TreeOptions, WordTree};
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
 /// it are dropped.
 ///
-/// One process has a pool open at a time, and within it one store: a second open fails with
-/// [`ErrorKind::Locked`], also in the same process. Any number of stores may read it instead:
-/// [`Options::read_only`](crate::Options::read_only). All methods may be called from any thread.
+/// One process writes to a pool at a time, and within it one store: a second open fails with
+/// [`ErrorKind::Locked`], also in the same process. Any number of stores may read it, also beside
+/// the one that writes: [`Options::read_only`](crate::Options::read_only). All methods may be called
+/// from any thread.
 ///
 /// # Fork
 /// Open a store after the fork, not before. A store belongs to the process that opened it. In a
@@ -97,14 +98,14 @@ pub struct StoreStat {
 
 impl Store {
     /// A store on a pool that was recovered. `place` is where its file lies, if it has a name;
-    /// `source` is that file, if the store is only read.
+    /// `source` is the file that it is read from, if it is only read.
     pub(crate) fn on(
         path: &Path,
         backend: Box<dyn Backend>,
         opening: StoreOpening,
         recovered: Recovered,
         place: Option<FilePlace>,
-        source: Option<File>,
+        source: Option<ReadSource>,
     ) -> Self {
         let inner = OpenStore::new(path, place, backend, opening, recovered, source);
         Self {

@@ -1,4 +1,4 @@
-//! Copies of stores that are in use.
+//! Copies of stores that are in use: backups, and stores that are read beside a process that writes.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use everleaf::{
-    Durability, ErrorKind, LineStore, LogError, MediumChoice, MediumError, Options, Result, Store,
-    WordTree,
+    CodecKind, Durability, Engine, ErrorKind, LineStore, LogError, MediumChoice, MediumError,
+    Options, Result, Store, TreeOptions, WordTree,
 };
 
 mod common;
@@ -16,6 +16,8 @@ use common::folder;
 
 /// The variable with the pool that a child process of a test writes.
 const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
+/// The variable with the engine of its trees.
+const ENGINE: &str = "EVERLEAF_TEST_BACKUP_ENGINE";
 
 fn options() -> Options {
     // The log is so small that checkpoints come all the time.
@@ -32,15 +34,29 @@ fn writer() {
     let Some(pool) = std::env::var_os(POOL) else {
         return;
     };
+    let engine = std::env::var(ENGINE).unwrap();
+    let kind = TreeOptions {
+        engine: Engine::from_name(&engine).unwrap(),
+        codec: CodecKind::Word,
+        ..TreeOptions::RECORDS
+    };
     let store = options().open(pool).unwrap();
-    let [first, second] = ["first", "second"].map(|name| store.word_tree(name).unwrap());
+    let [first, second] = ["first", "second"].map(|name| {
+        let tree = store.tree_with(name, kind).unwrap();
+        tree.as_words().unwrap()
+    });
     let mut output = std::io::stderr().lock();
     for key in 0_u64.. {
         // Old keys are written again, so that lines are checkpointed more than once.
         first.put(key / 2, key).unwrap();
         second.put(key / 2, key).unwrap();
-        if key % 16 == 0 && writeln!(output, "{}", key + 1).is_err() {
-            return;
+        if key % 16 == 0 {
+            if kind.engine.is_buffered() {
+                store.sync().unwrap();
+            }
+            if writeln!(output, "{}", key + 1).is_err() {
+                return;
+            }
         }
     }
 }
@@ -165,18 +181,49 @@ fn a_copy_takes_nobodys_place() {
     assert!(refused > 0, "the place was never taken in between");
 }
 
-fn start_writer(pool: &Path) -> (Child, BufReader<std::process::ChildStderr>) {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["writer", "--exact", "--nocapture"])
-        .env(POOL, pool);
-    let mut child = command
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(child.stderr.take().unwrap());
-    (child, said)
+/// A process that writes.
+struct Writer {
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+    /// The number of writes to each tree that are known to be durable.
+    acknowledged: u64,
+}
+
+impl Writer {
+    fn start(pool: &Path, engine: Engine) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["writer", "--exact", "--nocapture"])
+            .env(POOL, pool)
+            .env(ENGINE, engine.name());
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Self {
+            child,
+            said,
+            acknowledged: 0,
+        }
+    }
+
+    /// Waits until this many writes are durable.
+    fn await_writes(&mut self, writes: u64) {
+        let mut line = String::new();
+        while self.acknowledged < writes {
+            line.clear();
+            let bytes = self.said.read_line(&mut line).unwrap();
+            assert!(bytes > 0, "the writer ended by itself");
+            self.acknowledged = line.trim().parse().unwrap_or(self.acknowledged);
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
 }
 
 /// Checks that the copy is the state of one moment: both trees have no gap, and the second is at
@@ -211,20 +258,12 @@ fn writes(store: &Store) -> u64 {
 fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
     let folder = folder();
     let pool = folder.path().join("a.pool");
-    let (mut child, mut said) = start_writer(&pool);
-    let mut line = String::new();
+    let mut writer = Writer::start(&pool, Engine::RNTREE);
     for number in 0..8 {
         // The copy must have the keys that the writer has printed by now. The writer goes on
         // meanwhile.
-        let mut acknowledged = 0;
-        while acknowledged < 2000 * (number + 1) {
-            line.clear();
-            assert!(
-                said.read_line(&mut line).unwrap() > 0,
-                "the writer ended by itself"
-            );
-            acknowledged = line.trim().parse().unwrap_or(acknowledged);
-        }
+        writer.await_writes(2000 * (number + 1));
+        let acknowledged = writer.acknowledged;
         assert!(matches!(
             options().open(&pool).unwrap_err().kind(),
             ErrorKind::Locked { .. }
@@ -246,8 +285,7 @@ fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
         );
         copy.close().unwrap();
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    writer.kill();
     let left: Vec<PathBuf> = std::fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -260,6 +298,149 @@ fn a_pool_that_another_process_writes_is_copied_and_that_notices_nothing() {
     // Then a copy of a pool that no process has open, and that was left by a crash.
     options().backup(&pool, folder.path().join("last")).unwrap();
     assert!(writes(&options().open(folder.path().join("last")).unwrap()) > 0);
+}
+
+fn reader() -> Options {
+    options().read_only(true)
+}
+
+/// Opens a store that is read beside a writer.
+fn opened_beside(pool: &Path) -> Store {
+    // On a busy machine the writer may reuse space of its log before the reader has read it.
+    let opened = (0..50).find_map(|_| match reader().open(pool) {
+        Err(error) if matches!(error.medium(), Some(MediumError::Log(LogError::Overrun))) => None,
+        opened => Some(opened.unwrap()),
+    });
+    opened.expect("the log is read before it is overwritten")
+}
+
+/// The writer goes on, is killed, comes back, and closes the pool: the reader shows the moment of its
+/// open, and keeps no process out.
+#[test]
+fn a_store_is_read_beside_a_writer_as_of_one_moment() {
+    for engine in Engine::ALL {
+        println!("{engine}");
+        let folder = folder();
+        let pool = folder.path().join("a.pool");
+        let mut writer = Writer::start(&pool, *engine);
+        let mut readers = Vec::new();
+        for number in 1..4 {
+            writer.await_writes(400 * number);
+            let acknowledged = writer.acknowledged;
+            let store = opened_beside(&pool);
+            let found = writes(&store);
+            assert!(
+                found >= acknowledged,
+                "{found} writes were read, {acknowledged} were acknowledged before"
+            );
+            readers.push((store, found));
+        }
+        let (last, found) = &readers[2];
+        writer.await_writes(found + 100);
+        let refused = last.word_tree("first").unwrap().put(1, 1).unwrap_err();
+        assert!(matches!(refused.kind(), ErrorKind::ReadOnly), "{refused}");
+        let stat = last.stat().unwrap();
+        assert!(
+            stat.notes.iter().any(|note| note.contains("copy")),
+            "{stat:?}"
+        );
+        let copy = folder.path().join("copy");
+        last.backup(&copy).unwrap();
+        assert_eq!(writes(&options().open(&copy).unwrap()), *found);
+        writer.kill();
+        // Another writer comes, moves and gives back what it can, and closes the pool.
+        let store = options().open(&pool).unwrap();
+        let last_write = writes(&store);
+        for name in ["first", "second"] {
+            store.open_tree(name).unwrap().clear().unwrap();
+        }
+        store.compact().unwrap();
+        store.close().unwrap();
+        for (store, found) in &readers {
+            assert_eq!(writes(store), *found);
+            assert!(*found <= last_write);
+        }
+        let names: Vec<_> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+    }
+}
+
+/// Fills a pool, and leaves it as its process closes it, or as if it had been killed.
+fn filled(path: &Path, medium: MediumChoice, is_closed: bool) -> u64 {
+    let store = options()
+        .medium(medium)
+        .close_cleanly(is_closed)
+        .open(path)
+        .unwrap();
+    let [first, second] = ["first", "second"].map(|name| store.word_tree(name).unwrap());
+    for key in 0..100 {
+        first.put(key / 2, key).unwrap();
+        second.put(key / 2, key).unwrap();
+    }
+    100
+}
+
+#[test]
+fn a_store_that_is_read_from_a_copy_keeps_no_writer_out() {
+    let folder = folder();
+    for (medium, is_closed) in [
+        (MediumChoice::File, true),
+        (MediumChoice::File, false),
+        (MediumChoice::Dax, true),
+        (MediumChoice::Dax, false),
+    ] {
+        println!("{medium:?}, closed cleanly: {is_closed}");
+        let pool = folder.path().join(format!("{medium:?} {is_closed}"));
+        let found = filled(&pool, medium, is_closed);
+        let store = reader().read_from_copy(true).open(&pool).unwrap();
+        let writer = options().medium(medium).open(&pool).unwrap();
+        writer.open_tree("first").unwrap().clear().unwrap();
+        assert_eq!(writes(&store), found);
+        writer.close().unwrap();
+        assert_eq!(writes(&store), found);
+        let copy = folder.path().join(format!("copy {medium:?} {is_closed}"));
+        store.backup(&copy).unwrap();
+        assert_eq!(writes(&options().open(&copy).unwrap()), found);
+    }
+}
+
+/// A reader in place keeps a pool locked as long as it reads: the writer waits for its end.
+#[test]
+fn a_writer_waits_for_a_reader_in_place_that_ends_soon() {
+    let folder = folder();
+    let pool = folder.path().join("a.pool");
+    filled(&pool, MediumChoice::File, true);
+    let store = reader().open(&pool).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            drop(store);
+        });
+        options().open(&pool).unwrap();
+    });
+}
+
+/// A snapshot of mapped memory is not to be had.
+#[test]
+fn a_pool_that_is_open_as_mapped_memory_is_not_read_beside_its_writer() {
+    let folder = folder();
+    let pool = folder.path().join("a.pool");
+    filled(&pool, MediumChoice::Dax, true);
+    let writer = options().medium(MediumChoice::Dax).open(&pool).unwrap();
+    for from_copy in [false, true] {
+        let refused = reader().read_from_copy(from_copy).open(&pool).unwrap_err();
+        assert!(
+            matches!(refused.kind(), ErrorKind::NotBeside { holder, .. } if *holder == Some(std::process::id())),
+            "{refused}"
+        );
+        assert!(refused.to_string().contains("mapped memory"), "{refused}");
+        assert!(refused.is_retryable());
+    }
+    writer.close().unwrap();
+    reader().open(&pool).unwrap();
 }
 
 #[test]

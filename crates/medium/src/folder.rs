@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fstat, fsync, linkat, openat, readlinkat,
-    renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, Stat, fstat, fstatvfs, fsync, linkat, openat,
+    readlinkat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::{Errno, retry_on_intr};
 
@@ -136,6 +136,13 @@ impl Folder {
     /// Whether syncs of the folder have had an effect, as far as they were tried.
     pub fn is_synced(&self) -> bool {
         !self.0.is_unsyncable.load(Ordering::Relaxed)
+    }
+
+    /// The free bytes of its file system for this user; `None` if the system does not tell.
+    pub fn free_bytes(&self) -> Option<u64> {
+        let system = fstatvfs(self).ok()?;
+        let is_told = system.f_blocks > 0;
+        is_told.then(|| system.f_bavail.saturating_mul(system.f_frsize))
     }
 
     /// The path in the symbolic link `name`; `None` if this is no link.
@@ -314,6 +321,19 @@ impl FilePlace {
         grant(SystemCall::MakeFile)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         self.open_as(flags, Mode::from_raw_mode(mode))
+    }
+
+    /// Makes a file in the same folder that has no name, readable by its owner only. It ends with its
+    /// last descriptor.
+    ///
+    /// # Errors
+    /// If the system refuses, or its file system has no files without a name.
+    pub fn make_unnamed(&self) -> io::Result<File> {
+        grant(SystemCall::MakeFile)?;
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let made = retry_on_intr(|| openat(&self.folder, ".", flags, mode))?;
+        Ok(made.into())
     }
 
     fn open_as(&self, flags: OFlags, mode: Mode) -> io::Result<File> {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, fdatasync, seek};
 use rustix::io::Errno;
 
 /// Access to one file. The real one is [`Disk`]; tests have others
@@ -19,6 +19,11 @@ pub trait Io: Send + Sync + std::fmt::Debug + 'static {
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes some bytes at `offset`.
     fn write(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Copies at most `bytes` bytes to the same place of `target`, and returns how many; 0 at the
+    /// end of the file. A hole may stay a hole: then `target` does not get longer.
+    fn copy_to(&self, target: &dyn Io, offset: u64, bytes: usize) -> io::Result<usize> {
+        copy_through_memory(self, target, offset, bytes)
+    }
     /// Makes all writes durable, and the length. A call that a signal interrupts may be repeated;
     /// the medium does so.
     fn sync(&self) -> io::Result<()>;
@@ -63,6 +68,31 @@ impl Io for Disk {
         self.0.write_at(bytes, offset)
     }
 
+    fn copy_to(&self, target: &dyn Io, offset: u64, bytes: usize) -> io::Result<usize> {
+        let length = self.length()?;
+        let data = data_from(self, offset)?.unwrap_or(length);
+        if data > offset {
+            // It is a hole of the target as well, which was empty.
+            return Ok(bytes.min(usize::try_from(data - offset).unwrap_or(bytes)));
+        }
+        let mut from = offset;
+        let mut to = offset;
+        let copied = copy_file_range(
+            &self.0,
+            Some(&mut from),
+            target.file(),
+            Some(&mut to),
+            bytes,
+        );
+        match copied {
+            // The file system or the kernel cannot do that, or not between these two files.
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
+                copy_through_memory(self, target, offset, bytes)
+            }
+            copied => Ok(copied?),
+        }
+    }
+
     fn sync(&self) -> io::Result<()> {
         Ok(rustix::io::retry_on_intr(|| fdatasync(&self.0))?)
     }
@@ -92,6 +122,19 @@ impl Io for Disk {
     fn truncate(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)
     }
+}
+
+/// Reads some bytes and writes them to the same place of `target`. Returns how many.
+fn copy_through_memory(
+    source: &(impl Io + ?Sized),
+    target: &dyn Io,
+    offset: u64,
+    bytes: usize,
+) -> io::Result<usize> {
+    let mut part = vec![0; bytes];
+    let read = source.read(&mut part, offset)?;
+    write_all(target, &part[..read], offset)?;
+    Ok(read)
 }
 
 /// Reserves room on the disk behind the end of a file, whose length stays the same. Truncating the

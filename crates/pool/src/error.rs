@@ -104,6 +104,15 @@ pub enum ErrorKind {
         /// Whether only readers have it open (`read_only`), and so keep a writer out.
         readers: bool,
     },
+    /// Another process writes the pool, and it cannot be read beside that process, because no copy of
+    /// it can be made.
+    #[error("{} is writing this pool, and it cannot be read meanwhile: {why}", process(*holder))]
+    NotBeside {
+        /// The process that has it open, if that is known.
+        holder: Option<u32>,
+        /// The reason, and the way out.
+        why: String,
+    },
     /// The pool's lines have a form that this medium cannot write.
     #[error("the pool was created with {} lines, but this medium writes {} lines; choose a line store of the pool's form, or dump the pool on a machine that can open it", form(*pool), form(*medium))]
     LineForm {
@@ -471,7 +480,8 @@ fn not_writable(source: &io::Error) -> String {
 
 fn held(holder: Option<u32>, readers: bool) -> String {
     if readers {
-        return "readers have the pool open, and a writer needs it alone; close it there, or open it here only to read"
+        return "readers have the pool open in place, and a writer needs it alone; close it there, open it there with \
+                `read_from_copy`, or open it here only to read"
             .to_owned();
     }
     if holder == Some(std::process::id()) {
@@ -480,13 +490,17 @@ fn held(holder: Option<u32>, readers: bool) -> String {
             std::process::id()
         );
     }
-    let holder = holder.map_or_else(
-        || "another process".to_owned(),
-        |holder| format!("process {holder}"),
-    );
+    let holder = process(holder);
     format!(
-        "{holder} is writing this pool, and no other process may open it meanwhile; wait for its end, or back the pool up and open the copy"
+        "{holder} is writing this pool, and no other process may write it meanwhile; wait for its end, or open it here only to read"
     )
+}
+
+fn process(holder: Option<u32>) -> String {
+    match holder {
+        Some(holder) => format!("process {holder}"),
+        None => "another process".to_owned(),
+    }
 }
 
 fn conflict(tree: &str, key: Option<&[u8]>) -> String {
@@ -591,7 +605,8 @@ impl Error {
     }
 
     /// Whether other threads or processes prevented the operation, so that it may succeed later:
-    /// [`ErrorKind::Contended`] (other threads), [`ErrorKind::Locked`] (another process),
+    /// [`ErrorKind::Contended`] (other threads), [`ErrorKind::Locked`] and [`ErrorKind::NotBeside`]
+    /// (another process),
     /// [`ErrorKind::Conflict`] and [`ErrorKind::ViewTooOld`] (the transaction has to be begun
     /// again). Nothing was changed.
     pub fn is_retryable(&self) -> bool {
@@ -599,6 +614,7 @@ impl Error {
             self.kind(),
             ErrorKind::Contended { .. }
                 | ErrorKind::Locked { .. }
+                | ErrorKind::NotBeside { .. }
                 | ErrorKind::Conflict { .. }
                 | ErrorKind::ViewTooOld { .. }
         )

@@ -216,7 +216,7 @@ fn check(args: &Args, context: Context) -> Outcome {
     } else {
         Vec::new()
     };
-    let store = args.pool.read(context)?;
+    let store = args.pool.read_for_long(context)?;
     let counted = count(&store)?;
     let violations = violations_among(context, &store, counted.entries)?;
     let findings = Findings {

@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
             .read_damaged(context)
             .map_err(Failure::of_salvage)?
     } else {
-        args.pool.read(context)?
+        args.pool.read_for_long(context)?
     };
     interrupt::gently();
     let names: BTreeSet<String> = match args.trees.as_slice() {

@@ -178,7 +178,7 @@ impl ScanArgs {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.read(context)?;
+    let store = args.pool.read_for_long(context)?;
     interrupt::gently();
     let tree = args.scan.tree.open(&store)?;
     let forms = args.scan.forms.of_tree(&tree);

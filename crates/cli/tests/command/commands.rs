@@ -1,6 +1,6 @@
 //! Every command that reads or writes entries, its exit codes, and its JSON.
 
-use std::io::Write;
+use std::io::{BufRead, Read, Write};
 use std::process::Stdio;
 
 use crate::common::{Said, everleaf, lines, on, pool, run, run_in_shell, run_with};
@@ -862,13 +862,74 @@ fn a_second_process_is_told_who_has_the_pool() {
     let wanted = format!("process {} is writing this pool", holder.id());
     let refused = (0..500).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        let said = run(&on("get", &pool, &["k"]));
+        let said = run(&on("rm", &pool, &["none"]));
         said.code == 3 && said.errors.contains(&wanted)
     });
     assert!(refused, "the holder is named");
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
     run(&on("get", &pool, &["k"])).expect(0);
+}
+
+/// All commands that only read work beside a process that writes, on the file medium.
+#[test]
+fn a_pool_is_read_beside_the_process_that_writes_it() {
+    let (folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v", "--medium=file"])).expect(0);
+    let mut writer = everleaf()
+        .args(on("load", &pool, &["-", "--medium=file", "--wait=10"]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    // The writer stores the line at once, and waits for more.
+    input.write_all(b"k\tnew\n").unwrap();
+    input.flush().unwrap();
+    let is_writing = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        run(&on("rm", &pool, &["none"])).code == 3
+    });
+    assert!(is_writing);
+    let got = run(&on("get", &pool, &["k"])).expect(0);
+    assert!(["v\n", "new\n"].contains(&got.text()), "{got:?}");
+    let scanned = run(&on("scan", &pool, &[])).expect(0);
+    assert!(scanned.text().starts_with("k\t"), "{scanned:?}");
+    let listed = run(&on("trees", &pool, &[])).expect(0);
+    assert_eq!(listed.text(), "main\trntree\trecord\t1 key\n");
+    let stat = run(&on("stat", &pool, &["--json"])).expect(0).json();
+    assert_eq!(stat["keys"], serde_json::json!(1));
+    assert!(stat["notes"].to_string().contains("copy"), "{stat}");
+    run(&on("check", &pool, &[])).expect(0);
+    let dumped = run(&on("dump", &pool, &[])).expect(0);
+    assert!(dumped.text().contains("# end of dump trees=1 entries=1"));
+    let names = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(names, 2, "the copies have no names");
+    drop(input);
+    assert!(writer.wait().unwrap().success());
+    assert_eq!(run(&on("get", &pool, &["k"])).expect(0).text(), "new\n");
+}
+
+#[test]
+fn a_slow_scan_keeps_no_writer_out() {
+    let (_folder, pool) = pool();
+    let lines: String = (0..20_000).map(|key| format!("{key:05}\told\n")).collect();
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    let mut scan = everleaf()
+        .args(on("scan", &pool, &[]))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = std::io::BufReader::new(scan.stdout.take().unwrap());
+    let mut scanned = String::new();
+    // From here on the scan waits until the rest of its output is read.
+    output.read_line(&mut scanned).unwrap();
+    run(&on("put", &pool, &["19999", "new"])).expect(0);
+    run(&on("rm", &pool, &["--all"])).expect(0);
+    output.read_to_string(&mut scanned).unwrap();
+    assert!(scan.wait().unwrap().success());
+    assert!(scanned == lines, "the entries of one moment");
 }
 
 #[test]

@@ -16,6 +16,9 @@
 //!
 //! Nothing is locked, so no thread waits for a copy. But the log may reuse its space before the
 //! copy has read it. Frames name their positions, so the copy notices that, and begins anew.
+//!
+//! A store that is read beside a writer is such a copy as well ([`File::copy_to_read`]). Then the
+//! copy is not made durable: it has no name, and ends with the process that reads it.
 
 use std::fs;
 use std::io;
@@ -31,7 +34,7 @@ use super::open::write_mark;
 use super::replay::{LogRemnant, look_behind, lost};
 use super::{File, Sizes};
 use crate::folder::FilePlace;
-use crate::io::{Disk, Io, read_some, sync_whole, write_all};
+use crate::io::{Disk, Io, sync_whole, write_all};
 use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.
@@ -64,6 +67,12 @@ impl CopyTarget {
     fn empty(&self) -> Result<(), LogError> {
         let emptied = self.copy.truncate(0).and_then(|()| self.spool.truncate(0));
         emptied.map_err(refused("empty the unfinished copy"))
+    }
+
+    /// Says in the copy that it needs no log. Nothing is made durable.
+    fn finish_to_read(&self, mark_offset: u64) -> Result<(), LogError> {
+        let mark = LogMark(None).encode();
+        write_all(&*self.copy, &mark, mark_offset).map_err(refused("write the copy"))
     }
 
     /// Makes the copy durable, and says in it that it needs no log.
@@ -131,6 +140,47 @@ impl File {
         target: &CopyTarget,
         mark_offset: u64,
     ) -> Result<Option<u64>, LogError> {
+        let copied = Self::copy_beside(pool, log_place, target, mark_offset)?;
+        if copied.is_some() {
+            target.finish(mark_offset)?;
+        }
+        Ok(copied)
+    }
+
+    /// Does the same as [`File::backup_beside`], but does not make the copy durable. It also copies
+    /// a pool whose process was killed.
+    ///
+    /// # Errors
+    /// The same as those of [`File::backup_beside`].
+    pub fn copy_to_read(
+        pool: fs::File,
+        log_place: &FilePlace,
+        target: &CopyTarget,
+        mark_offset: u64,
+    ) -> Result<Option<u64>, LogError> {
+        let copied = Self::copy_beside(pool, log_place, target, mark_offset)?;
+        if copied.is_some() {
+            target.finish_to_read(mark_offset)?;
+        }
+        Ok(copied)
+    }
+
+    /// Copies the file of a pool that needs no log and that no process writes, and returns its
+    /// bytes. The copy is not made durable.
+    ///
+    /// # Errors
+    /// [`LogError::Io`] if a file cannot be read or written.
+    pub fn copy_closed_to_read(pool: fs::File, target: &CopyTarget) -> Result<u64, LogError> {
+        copy_base(&Disk(pool), target, Sizes::default())
+    }
+
+    /// Makes a copy, which names its log as the pool does.
+    fn copy_beside(
+        pool: fs::File,
+        log_place: &FilePlace,
+        target: &CopyTarget,
+        mark_offset: u64,
+    ) -> Result<Option<u64>, LogError> {
         let pool = Disk(pool);
         let sizes = Sizes::default();
         let mark = read_mark(&pool, mark_offset)?;
@@ -157,10 +207,7 @@ impl File {
             (_, now) => now == Some(uuid),
         };
         match copied {
-            CopyOutcome::Whole(length) if was_open => {
-                target.finish(mark_offset)?;
-                Ok(Some(length))
-            }
+            CopyOutcome::Whole(length) if was_open => Ok(Some(length)),
             CopyOutcome::Overrun if was_open => Err(LogError::Overrun),
             _ => target.empty().map(|()| None),
         }
@@ -210,19 +257,44 @@ fn is_log(place: &FilePlace, uuid: u128, patience: Duration) -> Result<bool, Log
     Ok(live_header(&Disk(log), patience)?.is_some_and(|header| header.uuid == uuid))
 }
 
+/// Copies a part of the pool's file, from `offset` on. Returns its bytes; 0 at the end of the file.
+fn copy_part(
+    pool: &dyn Io,
+    target: &CopyTarget,
+    offset: u64,
+    sizes: Sizes,
+) -> Result<u64, LogError> {
+    loop {
+        match pool.copy_to(&*target.copy, offset, sizes.part_bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            copied => return Ok(copied.map_err(refused("copy the pool"))? as u64),
+        }
+    }
+}
+
+/// Gives the copy `length` bytes, if it has fewer: its end may be a hole.
+fn lengthen(target: &CopyTarget, length: u64) -> Result<(), LogError> {
+    let copy = &*target.copy;
+    let is_shorter = copy.length().map_err(refused("measure the copy"))? < length;
+    if is_shorter {
+        copy.truncate(length).map_err(refused("write the copy"))?;
+    }
+    Ok(())
+}
+
 /// Copies the pool's file alone. Returns its bytes.
 fn copy_base(pool: &dyn Io, target: &CopyTarget, sizes: Sizes) -> Result<u64, LogError> {
-    let mut part = vec![0; sizes.part_bytes];
     let mut offset = 0;
     loop {
-        let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
+        let bytes = copy_part(pool, target, offset, sizes)?;
         if bytes == 0 {
-            return Ok(offset);
+            break;
         }
-        write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
-        offset += bytes as u64;
-        advance(bytes as u64)?;
+        offset += bytes;
+        advance(bytes)?;
     }
+    lengthen(target, offset)?;
+    Ok(offset)
 }
 
 /// Makes the copy, but not durable.
@@ -237,13 +309,11 @@ pub(super) fn copy(
         return Ok(CopyOutcome::Closed);
     };
     let mut tail = LiveLog::new(log, &target.spool, header, sizes);
-    let mut part = vec![0; sizes.part_bytes];
     let mut offset = 0;
     loop {
-        let bytes = read_some(pool, &mut part, offset).map_err(refused("read the pool"))?;
-        write_all(&*target.copy, &part[..bytes], offset).map_err(refused("write the copy"))?;
-        offset += bytes as u64;
-        advance(bytes as u64)?;
+        let bytes = copy_part(pool, target, offset, sizes)?;
+        offset += bytes;
+        advance(bytes)?;
         match tail.follow()? {
             CopyOutcome::Whole(_) => {}
             other => return Ok(other),
@@ -265,6 +335,7 @@ pub(super) fn copy(
         let what = format!("a line of number {number} lies outside of the pool");
         return Err(LogError::Damaged { position, what });
     }
+    lengthen(target, offset)?;
     let grown = if length > offset {
         target.copy.allocate(offset, length)
     } else {

@@ -23,19 +23,23 @@ use crate::{Dax, Medium, MediumError};
 const PART_WORDS: usize = 128 << 10;
 
 impl File {
-    /// Reads the pool in `pool`, with the log at the place `log` if it needs that, into memory. The
-    /// caller holds the pool's lock. A damaged line that names the log is an error, unless the user
+    /// Reads the pool in `pool`, with the log at the place `log` if it needs that, into memory. `None`
+    /// as the place: it needs none. The caller holds the pool's lock, or the file is a copy. A damaged line that names the log is an error, unless the user
     /// `asked` for a medium without a log and no log with data lies there.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together, or one of them is damaged.
     pub fn image(
         pool: fs::File,
-        log: &FilePlace,
+        log: Option<&FilePlace>,
         options: FileOptions,
         asked: bool,
     ) -> Result<Dax, MediumError> {
-        let log = open_log(log, LogAccess::Read)?.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
+        let found = match log {
+            Some(log) => open_log(log, LogAccess::Read)?,
+            None => None,
+        };
+        let log = found.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
         Self::image_on(&Disk(pool), log, options, asked)
     }
 

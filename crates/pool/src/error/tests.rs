@@ -147,6 +147,14 @@ fn of_pools() -> Vec<Case> {
             "close it there",
         ),
         case(
+            ErrorKind::NotBeside {
+                holder: Some(77),
+                why: "it is open as mapped memory; wait for its end".to_owned(),
+            },
+            "process 77",
+            "wait for its end",
+        ),
+        case(
             ErrorKind::LineForm {
                 pool: LineForm::Single,
                 medium: LineForm::Twin,

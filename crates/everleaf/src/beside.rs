@@ -1,0 +1,249 @@
+//! Finding the pool of a store that is only read, also beside the process that writes it.
+//!
+//! If no process writes the pool, it is read *in place*: the file is mapped, and the reader shares
+//! the pool's lock, so that no writer comes. Otherwise the reader reads a *copy*, and holds no lock:
+//!
+//! 1. The reader finds out whether the folder of the pool has room for a copy, and makes two files
+//!    there that have no name: the copy, and room for the content of the log. The system removes
+//!    them when the process ends, however it ends.
+//! 2. It copies the pool and its log, as a backup does (`medium/src/file/backup.rs` has the steps,
+//!    and why the copy is one moment). The writer goes on. Its log may grow meanwhile, but not
+//!    beyond its own limit: if the log reuses space that was not copied yet, the copy begins anew,
+//!    and fails in the end.
+//! 3. It maps the copy, and recovers it in memory, as after a crash.
+//!
+//! A writer has made an acknowledged write durable before, so the write is in the pool's file or in
+//! the log when step 2 begins. The copy has all of both. So the store is as it was at one moment
+//! that is no older than the open.
+//!
+//! A copy of a pool that no process writes needs no lock either ([`PoolMoment`]).
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engines::{Error, ErrorKind, Result};
+use medium::file::{CopyTarget, Disk};
+use medium::{FilePlace, LimitedBy, LogError, MediumError};
+
+use crate::backup::{ATTEMPTS, REST, make_unnamed};
+use crate::options::{LockedPool, NamedPool, locked_to_read, log_place};
+
+/// The system stamps files with a clock that stands still for up to 10 ms.
+const FILE_CLOCK: Duration = Duration::from_millis(20);
+
+/// A pool that is to be read.
+pub(crate) enum PoolToRead {
+    /// The pool itself. No process writes it.
+    InPlace(LockedPool),
+    /// A copy of it.
+    Copied(CopiedPool),
+}
+
+/// A copy of a pool.
+pub(crate) struct CopiedPool {
+    /// The copy, which needs no log.
+    pub(crate) copy: File,
+    /// Where the pool itself lies.
+    pub(crate) place: FilePlace,
+}
+
+/// The file that a store is only read from.
+pub(crate) struct ReadSource {
+    pub(crate) file: File,
+    /// Where its log lies; `None` if it is a copy, which needs none.
+    pub(crate) log_place: Option<FilePlace>,
+}
+
+/// Finds the pool at `path`. With `from_copy` it is copied even if no process writes it, unless that
+/// fails: then it is read in place.
+pub(crate) fn find_to_read(path: &Path, from_copy: bool) -> Result<PoolToRead> {
+    let mut holder = None;
+    for attempt in 0..ATTEMPTS {
+        if attempt > 0 {
+            std::thread::sleep(REST);
+        }
+        let locked = match locked_to_read(path) {
+            Ok(locked) => locked,
+            Err(error) => {
+                let ErrorKind::Locked { holder: found, .. } = error.kind() else {
+                    return Err(error);
+                };
+                holder = *found;
+                if let Some(copied) = copy_written(path, holder)? {
+                    return Ok(PoolToRead::Copied(copied));
+                }
+                // The process has closed the pool, or has just opened it.
+                continue;
+            }
+        };
+        if !from_copy {
+            return Ok(PoolToRead::InPlace(locked));
+        }
+        match copy_unwritten(locked) {
+            Ok(Some(copied)) => return Ok(PoolToRead::Copied(copied)),
+            // A process has begun to write meanwhile.
+            Ok(None) => {}
+            // There is no room, or the folder is read-only, or the pool is damaged.
+            Err(_) => return Ok(PoolToRead::InPlace(locked_to_read(path)?)),
+        }
+    }
+    let why = "it is open there on a medium without a log, such as mapped memory; wait for its end, or open it there with \
+               `MediumChoice::File`";
+    Err(not_beside(holder, why.to_owned()))
+}
+
+fn not_beside(holder: Option<u32>, why: String) -> Error {
+    ErrorKind::NotBeside { holder, why }.into()
+}
+
+fn refused(source: std::io::Error) -> Error {
+    Error::io("copy the pool, to read it")(source)
+}
+
+/// Copies a pool that another process writes; `None` if it has no log.
+fn copy_written(path: &Path, holder: Option<u32>) -> Result<Option<CopiedPool>> {
+    let place = FilePlace::find(path).map_err(refused)?;
+    let file = place.open(false).map_err(refused)?;
+    let target = match NewTarget::beside(&place, &file)? {
+        NewTarget::Made(target) => target,
+        NewTarget::NoRoom(why) => return Err(not_beside(holder, why)),
+    };
+    let copied = medium::File::copy_to_read(file, &log_place(&place), &target, pool::MEDIUM_LINE);
+    match copied {
+        Ok(None) => Ok(None),
+        Ok(Some(_)) => CopiedPool::of(&target, place).map(Some),
+        Err(LogError::Io { source, .. })
+            if LimitedBy::of(&source, target.copy.file()).is_some() =>
+        {
+            let why = format!("its copy found no more room in its folder ({source}); {FREE_ROOM}");
+            Err(not_beside(holder, why))
+        }
+        Err(error) => Err(MediumError::from(error).into()),
+    }
+}
+
+/// Copies a pool that no process writes at first; `None` if that changes meanwhile.
+fn copy_unwritten(locked: LockedPool) -> Result<Option<CopiedPool>> {
+    let moment = PoolMoment::of(&locked.file)?;
+    // From here on a writer may come.
+    let NamedPool { file, place } = locked.unlock();
+    let target = match NewTarget::beside(&place, &file)? {
+        NewTarget::Made(target) => target,
+        NewTarget::NoRoom(why) => return Err(not_beside(None, why)),
+    };
+    let again = || file.try_clone().map_err(refused);
+    let log = log_place(&place);
+    let mark_offset = pool::MEDIUM_LINE;
+    // A process that was killed has left a log, which is copied as that of a process that writes.
+    let copied = medium::File::copy_to_read(again()?, &log, &target, mark_offset);
+    if copied.map_err(MediumError::from)?.is_some() {
+        return CopiedPool::of(&target, place).map(Some);
+    }
+    let needs_log = medium::File::needs_log(&file, mark_offset).map_err(MediumError::from)?;
+    if needs_log {
+        return Ok(None);
+    }
+    let copied = medium::File::copy_closed_to_read(again()?, &target);
+    copied.map_err(MediumError::from)?;
+    if PoolMoment::find(&file)? != moment {
+        return Ok(None);
+    }
+    CopiedPool::of(&target, place).map(Some)
+}
+
+impl CopiedPool {
+    fn of(target: &CopyTarget, place: FilePlace) -> Result<Self> {
+        let copy = target.copy.file().try_clone().map_err(refused)?;
+        Ok(Self { copy, place })
+    }
+}
+
+/// The content of a pool's file, as far as a writer changes it: a process that opens the pool for
+/// writing first writes its number to the file, and so changes the time of the file. Two equal
+/// moments have the same content.
+#[derive(PartialEq, Eq)]
+struct PoolMoment {
+    length: u64,
+    changed_s: i64,
+    changed_ns: i64,
+    holder: Option<u32>,
+}
+
+impl PoolMoment {
+    /// The present moment of a pool that is locked. Each later change gives the file another time.
+    fn of(file: &File) -> Result<Self> {
+        let moment = Self::find(file)?;
+        let seconds = u64::try_from(moment.changed_s).unwrap_or_default();
+        let changed = UNIX_EPOCH + Duration::from_secs(seconds);
+        let changed = changed + Duration::from_nanos(moment.changed_ns.unsigned_abs());
+        let is_long_ago = SystemTime::now()
+            .duration_since(changed)
+            .is_ok_and(|age| age > FILE_CLOCK);
+        if !is_long_ago {
+            std::thread::sleep(FILE_CLOCK);
+        }
+        Ok(moment)
+    }
+
+    fn find(file: &File) -> Result<Self> {
+        let found = file.metadata().map_err(refused)?;
+        Ok(Self {
+            length: found.len(),
+            changed_s: found.mtime(),
+            changed_ns: found.mtime_nsec(),
+            holder: pool::holder_of_file(file),
+        })
+    }
+}
+
+const FREE_ROOM: &str = "free some space there, or wait for its end";
+
+/// The room that a file has on its disk, in bytes.
+fn room_of(file: &File) -> Result<u64> {
+    Ok(512 * file.metadata().map_err(refused)?.blocks())
+}
+
+/// The files of a copy.
+enum NewTarget {
+    Made(CopyTarget),
+    /// They cannot be made. The text names the reason and the way out.
+    NoRoom(String),
+}
+
+impl NewTarget {
+    /// Makes two files without a name in the folder of the pool, if it has room.
+    fn beside(place: &FilePlace, pool: &File) -> Result<Self> {
+        let log = place.with_suffix(".log").open(false).ok();
+        let mut wanted = room_of(pool)?;
+        if let Some(log) = &log {
+            wanted += room_of(log)?;
+        }
+        if let Some(free) = place.folder().free_bytes()
+            && free < wanted
+        {
+            let why = format!(
+                "a copy in its folder needs {}, and {} are free; {FREE_ROOM}",
+                medium::size(wanted),
+                medium::size(free)
+            );
+            return Ok(Self::NoRoom(why));
+        }
+        let made = make_unnamed(place).and_then(|copy| Ok((copy, make_unnamed(place)?)));
+        match made {
+            Ok((copy, spool)) => Ok(Self::Made(CopyTarget {
+                copy: Arc::new(Disk(copy)),
+                spool: Arc::new(Disk(spool)),
+            })),
+            Err(source) => Ok(Self::NoRoom(format!(
+                "no file can be made in its folder, where its copy would lie ({source}); give write permission there, or wait \
+                 for its end"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
