@@ -317,12 +317,12 @@ fn logs_that_do_not_fit_are_refused_and_nothing_is_touched() {
     std::fs::write(&log, &whole[..whole.len() - 1]).unwrap();
     assert!(matches!(log_error(&path), LogError::Damaged { .. }));
     let mut flipped = whole.clone();
-    flipped[0x2000 + 30] ^= 1;
+    flipped[0x3000 + 30] ^= 1;
     std::fs::write(&log, &flipped).unwrap();
     assert!(matches!(
         log_error(&path),
         LogError::Damaged {
-            position: 0x2000,
+            position: 0x3000,
             ..
         }
     ));
@@ -916,7 +916,7 @@ fn a_pool_names_its_holder_before_its_log_is_replayed() {
     file.write_all_at(&[0; 8], HOLDER).unwrap();
     assert_eq!(pool::holder_of_file(&file), None);
     let mut log = std::fs::read(log_of(&pool)).unwrap();
-    log[0x2000 + 30] ^= 1;
+    log[0x3000 + 30] ^= 1;
     std::fs::write(log_of(&pool), log).unwrap();
     options().open(&pool).unwrap_err();
     assert_eq!(pool::holder_of_file(&file), Some(std::process::id()));

@@ -780,7 +780,7 @@ fn a_pool_with_a_damaged_log_is_salvaged_at_any_age() -> Result<()> {
         ("no log", Vec::clear),
         ("another file", |log| *log = b"not a log".to_vec()),
         ("half of the log", |log| log.truncate(log.len() / 2)),
-        ("a damaged frame", |log| log[0x2000 + 5000] ^= 0x10),
+        ("a damaged frame", |log| log[0x3000 + 5000] ^= 0x10),
     ];
     for engine in Engine::ALL.iter().copied() {
         let folder = folder();

@@ -11,6 +11,7 @@ use rangemap::RangeSet;
 use rustix::fs::{SeekFrom, seek};
 
 use crate::error::{MapError, MediumError, not_allocated};
+use crate::file::unless_mapped;
 use crate::io::Io;
 
 /// The unit in which a medium gives room on its disk back: 64 KiB.
@@ -100,12 +101,16 @@ impl Holes {
         self.units.lock().remove(length / RELEASE_BYTES..u64::MAX);
     }
 
-    /// Punches whole units out of the file. Units that the file system cannot punch keep their
-    /// room.
+    /// Punches whole units out of the file. Units that the file system cannot punch, or that a reader
+    /// in another process maps, keep their room.
     pub(crate) fn punch(&self, io: &dyn Io, start: u64, end: u64) {
         let mut units = self.units.lock();
         let punched = units_of(start, end);
-        if !punched.is_empty() && io.punch(start, end).is_ok() {
+        if punched.is_empty() {
+            return;
+        }
+        let is_punched = unless_mapped(io.file(), || io.punch(start, end));
+        if matches!(is_punched, Ok(true)) {
             units.insert(punched);
         }
     }

@@ -13,6 +13,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use crate::Extent;
 use crate::addresses::{AddressRange, NotMapped, page_bytes};
 use crate::error::{Grown, LimitedBy, MapError, MediumError, address_space_limit, not_allocated};
+use crate::file::unless_mapped;
 use crate::holes::Holes;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
 use crate::io::{Disk, Io, is_full};
@@ -217,7 +218,10 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Memory with the content of `file`, which grows without it. No store reaches the file.
+    /// Memory with the content of `file`, which grows without it. No store reaches the file. If
+    /// another process writes the file, the memory changes where nothing was stored to it: as all
+    /// memory of a pool, it is only reached by atomic accesses, and any content is valid. The caller
+    /// sees to it that the file is not cut.
     pub(crate) fn copy_of(file: &File) -> Result<Self, MediumError> {
         let action = "measure a file of";
         let length = file
@@ -405,11 +409,7 @@ impl Mapping {
             Backing::Memory => self
                 .clear(length, old)
                 .map_err(refused("give back", old - length))?,
-            Backing::Shared { disk, .. } => disk.truncate(length).map_err(|source| MapError {
-                action: "truncate a file to",
-                bytes: length,
-                source,
-            })?,
+            Backing::Shared { disk, .. } => cut_file(disk, length)?,
             Backing::Private { .. } | Backing::Copy => {}
         }
         Ok(())
@@ -467,11 +467,7 @@ impl Mapping {
         }
         self.holes.cut(length);
         if let Backing::Shared { disk, .. } = &self.backing {
-            disk.truncate(length).map_err(|source| MapError {
-                action: "truncate a file to",
-                bytes: length,
-                source,
-            })?;
+            cut_file(disk, length)?;
         }
         Ok(())
     }
@@ -658,6 +654,16 @@ pub(crate) fn grants_sync(file: &File) -> bool {
         }
         Err(_) => false,
     }
+}
+
+/// Cuts a file off, unless a reader in another process maps it.
+fn cut_file(disk: &Disk, length: u64) -> Result<(), MapError> {
+    let cut = unless_mapped(&disk.0, || disk.truncate(length));
+    cut.map(drop).map_err(|source| MapError {
+        action: "truncate a file to",
+        bytes: length,
+        source,
+    })
 }
 
 /// Passes on whether a file got blocks for its bytes from `old` to `length`: a store to a hole of a

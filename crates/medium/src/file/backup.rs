@@ -31,6 +31,7 @@ use super::find::{LogAccess, open_log, read_mark};
 use super::layout::{BLOCK_BYTES, Header, LENGTH, LogMark, RING, first_word, lines_of};
 use super::log::{FoundHeader, FrameReader, Log, LogItem, LogSizes};
 use super::open::write_mark;
+use super::presence::say_mapped;
 use super::replay::{LogRemnant, look_behind, lost};
 use super::{File, Sizes};
 use crate::folder::FilePlace;
@@ -125,7 +126,8 @@ impl File {
         Err(LogError::Overrun.into())
     }
 
-    /// Does the same as [`File::backup`], for a pool that another process has open. The copy
+    /// Does the same as [`File::backup`], for a pool that another process has open. The caller shares
+    /// `pool` with no other user. The copy
     /// contains everything that was durable when this was called. `None`, with an empty copy, if no
     /// log of the pool lies at `log_place`: the pool was closed meanwhile, or is open on another
     /// medium.
@@ -181,6 +183,9 @@ impl File {
         target: &CopyTarget,
         mark_offset: u64,
     ) -> Result<Option<u64>, LogError> {
+        // The process that writes lets its log grow for readers of the pool. If it does not hear of
+        // this one, its log may be too small.
+        let _ = say_mapped(&pool);
         let pool = Disk(pool);
         let sizes = Sizes::default();
         let mark = read_mark(&pool, mark_offset)?;

@@ -2,14 +2,15 @@
 //! is free again.
 //!
 //! 1. The log is durable up to a position L.
-//! 2. Its lines up to L are written to the pool's file. They are read from the log, never from
+//! 2. L is announced to readers in other processes (`in_place`), without a sync.
+//! 3. Its lines up to L are written to the pool's file. They are read from the log, never from
 //!    memory.
-//! 3. The pool's file is synced.
-//! 4. A header that names L as the new start is written and synced.
-//! 5. The space before L may be overwritten. Units that were released before L are punched out of
+//! 4. The pool's file is synced.
+//! 5. A header that names L as the new start is written and synced.
+//! 6. The space before L may be overwritten. Units that were released before L are punched out of
 //!    the pool's file.
 //!
-//! A crash before step 4 leaves a pool's file with some lines newer than the start in the header;
+//! A crash before step 5 leaves a pool's file with some lines newer than the start in the header;
 //! the log still holds all of them, and an open replays them. Writers are not stopped at any step.
 
 use std::io;
@@ -260,7 +261,7 @@ impl Core {
         Ok(())
     }
 
-    /// Steps 1 to 3 of a checkpoint.
+    /// Steps 1 to 4 of a checkpoint.
     fn write_durable_part(&self, _checkpointing: &MutexGuard<'_, ()>) -> io::Result<WrittenPart> {
         let from = self.log.start();
         let mut to = self.commit.durable();
@@ -274,6 +275,7 @@ impl Core {
             pool_bytes: self.pool_bytes.load(Ordering::Relaxed),
         };
         if from < to {
+            self.log.announce(to)?;
             let batch_bytes = self.burst_bytes_max;
             let pool = &*self.pool;
             written.bytes = write_back(&self.log, pool, self.mark_offset, [from, to], batch_bytes)?;

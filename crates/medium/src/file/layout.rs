@@ -3,10 +3,11 @@
 //! ```text
 //! 0x0000  header, first copy     512 bytes of its block
 //! 0x1000  header, second copy    the same; the newer whole copy counts
-//! 0x2000  ring                   `capacity` bytes of frames
+//! 0x2000  announcement           32 bytes of its block: how far checkpoints write
+//! 0x3000  ring                   `capacity` bytes of frames
 //! ```
 //!
-//! A *position* counts the bytes ever appended; position `p` lies at `0x2000 + (p - base) %
+//! A *position* counts the bytes ever appended; position `p` lies at `0x3000 + (p - base) %
 //! capacity`, where `base` is 0 until the log grows. An LSN is the position at which a group of
 //! lines ends.
 //!
@@ -30,15 +31,18 @@ use crate::testing::mutant::Mutant;
 
 /// Bytes of a block: the unit of writing.
 pub(super) const BLOCK_BYTES: u64 = 4096;
+/// The offset of the announcement.
+pub(super) const ANNOUNCEMENT: u64 = 2 * BLOCK_BYTES;
+pub(super) const ANNOUNCEMENT_BYTES: usize = 32;
 /// Where the ring begins.
-pub(super) const RING: u64 = 2 * BLOCK_BYTES;
+pub(super) const RING: u64 = 3 * BLOCK_BYTES;
 /// The offsets of the header's copies.
 pub(super) const HEADERS: [u64; 2] = [0, BLOCK_BYTES];
 /// A header fits in one sector.
 pub(super) const HEADER_BYTES: usize = 512;
 const MAGIC: u64 = u64::from_le_bytes(*b"EVERLLOG");
 /// The version of the format that this crate writes.
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 
 pub(super) const FRAME_HEADER_BYTES: usize = 24;
 pub(super) const FRAME_LINE_BYTES: usize = 8 + LINE_BYTES;
@@ -312,6 +316,33 @@ pub(super) fn lines_of(frame: &[u8]) -> impl Iterator<Item = (u64, &[u8; LINE_BY
 /// The first word of a line: with the number [`LENGTH`], the pool's length.
 pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
     word(line, 0)
+}
+
+/// The position up to which checkpoints have written to the pool's file, or are about to. It is for
+/// readers in other processes ([`in_place`](super::in_place)); an open does not need it.
+///
+/// Word 0 is the magic number, word 1 the position, word 2 its complement. Zeros stand for position 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Announcement(pub(super) u64);
+
+impl Announcement {
+    pub(super) fn encode(self) -> [u8; ANNOUNCEMENT_BYTES] {
+        let mut bytes = [0; ANNOUNCEMENT_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&(!self.0).to_le_bytes());
+        bytes
+    }
+
+    /// `None` for bytes that are none; they may be half written.
+    pub(super) fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Option<Self> {
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Some(Self(0));
+        }
+        let position = word(bytes, 1);
+        let is_whole = word(bytes, 0) == MAGIC && word(bytes, 2) == !position;
+        is_whole.then_some(Self(position))
+    }
 }
 
 /// The line of the pool's file that names the log which the pool needs; zeros if it needs none.

@@ -10,8 +10,8 @@ use super::Sizes;
 use super::append::Buffer;
 use super::error::{LogError, refused};
 use super::layout::{
-    BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, HEADERS, Header,
-    NoHeader, POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
+    ANNOUNCEMENT, Announcement, BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader,
+    HEADER_BYTES, HEADERS, Header, NoHeader, POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
 };
 use crate::io::{Io, data_from, is_full, read_all, sync_whole, write_all};
 use crate::testing::mutant::Mutant;
@@ -196,6 +196,15 @@ impl Log {
         // ORDER: pairs with the acquire in `start`: the header says so durably.
         self.start.store(header.start, Ordering::Release);
         Ok(())
+    }
+
+    /// Says to readers in other processes that lines up to `position` are about to be written to the
+    /// pool's file. This is not made durable.
+    pub(super) fn announce(&self, position: u64) -> io::Result<()> {
+        if Mutant::Unannounced.is_planted() {
+            return Ok(());
+        }
+        write_all(&*self.io, &Announcement(position).encode(), ANNOUNCEMENT)
     }
 
     /// Writes both copies of a new log's header. If either is damaged later, the other one shows

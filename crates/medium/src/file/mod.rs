@@ -8,7 +8,7 @@
 //!    (`append`).
 //! 2. A wait syncs the log, once for all threads that wait (`commit`).
 //! 3. A checkpoint writes lines from the log back to the base image, and frees their space in the
-//!    log (`checkpoint`). Then released units are punched out of it (`release`).
+//!    log (`checkpoint`). Before, it tells readers in other processes how far (`in_place`). Then released units are punched out of it (`release`).
 //! 4. An open replays the lines that no checkpoint has written back (`replay`).
 //!
 //! # Invariants
@@ -39,6 +39,7 @@ mod commit;
 mod error;
 mod find;
 mod image;
+mod in_place;
 mod layout;
 mod log;
 #[cfg(all(test, loom))]
@@ -47,6 +48,7 @@ mod notes;
 mod open;
 mod pages;
 mod places;
+mod presence;
 mod private;
 mod release;
 mod replay;
@@ -71,8 +73,10 @@ pub use crate::io::{Disk, Io, Through};
 pub use access::{PRIVATE_MODE, share_access};
 pub use backup::CopyTarget;
 pub use error::LogError;
+pub use in_place::{FileMoment, InPlace, PoolUse, ViewedPool};
 pub use notes::Notes;
 pub use open::{Beside, UNSAFE_NO_SYNC};
+pub(crate) use presence::unless_mapped;
 pub use replay::{LogEnd, Replay};
 pub use salvage::{ImageLoss, SalvagedImage};
 pub use stat::FileStat;
@@ -89,6 +93,7 @@ use layout::{FRAME_LINES_MAX, LENGTH};
 use log::Log;
 use pages::PAGE_LINES;
 use places::StorePlaces;
+use presence::is_mapped;
 use release::Released;
 use stat::Checkpoints;
 use worker::Duties;
@@ -467,7 +472,7 @@ impl Core {
             .min(written.max(log::FILLED_AT_FIRST))
     }
 
-    /// Makes the log larger, but not larger than its pool. In the worst case a checkpoint writes a
+    /// Makes the log larger, but not larger than its pool, unless readers map the pool. In the worst case a checkpoint writes a
     /// page of the pool's file for each line; the more lines it writes, the more of them share a
     /// page. Only the leader calls this.
     fn grow_log(&self, end: u64) -> std::io::Result<()> {
@@ -475,9 +480,13 @@ impl Core {
         let Some(_no_checkpoint) = self.checkpointing.try_lock() else {
             return Ok(());
         };
-        let has_grown = self
-            .log
-            .grow(end, self.pool_bytes.load(Ordering::Relaxed))?;
+        // Readers in other processes lose their views when a checkpoint overtakes them.
+        let limit = if is_mapped(self.pool.file()) {
+            u64::MAX
+        } else {
+            self.pool_bytes.load(Ordering::Relaxed)
+        };
+        let has_grown = self.log.grow(end, limit)?;
         if has_grown {
             let capacity = self.log.capacity();
             self.tail.lock().appender.set_capacity(capacity);

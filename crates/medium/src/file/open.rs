@@ -21,6 +21,7 @@ use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogMark, LogRange, RANGES
 use super::log::{Log, LogSizes, NewestHeader};
 use super::pages::PAGE_LINES;
 use super::places::StorePlaces;
+use super::presence::unless_mapped;
 use super::private::Private;
 use super::release::Released;
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
@@ -455,9 +456,8 @@ impl File {
         let finished = core.checkpoint_and_end_log(Some(length));
         finished.map_err(refused("finish the log"))?;
         if core.pool.length().map_err(refused("measure the pool"))? > length {
-            core.pool
-                .truncate(length)
-                .map_err(refused("cut the pool's free tail off"))?;
+            let cut = unless_mapped(core.pool.file(), || core.pool.truncate(length));
+            cut.map_err(refused("cut the pool's free tail off"))?;
         }
         write_mark(&*core.pool, self.options.mark_offset, LogMark(None))?;
         self.remove_finished_log()
@@ -812,6 +812,7 @@ fn begin(
     }
     let writes_back = writes_back || log.header().ranges.len() == RANGES_MAX;
     if writes_back {
+        log.announce(end)?;
         let batch_bytes = burst_bytes_max(options);
         checkpoint::write_back(log, pool, mark_offset, [log.start(), end], batch_bytes)?;
         sync_whole(pool)?;

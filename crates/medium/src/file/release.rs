@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::error::refused;
+use super::presence::unless_mapped;
 use super::{Core, File};
 use crate::holes::{Holes, units_of};
 use crate::testing::mutant::Mutant;
@@ -94,7 +95,7 @@ impl File {
     /// 1. The pool is shorter in memory. From now on no frame has lines beyond its length.
     /// 2. All frames before are made durable and checkpointed. The header of the log then has the
     ///    new length, and no line that it leads to lies beyond.
-    /// 3. The file is cut. If a crash prevents this step, the file is longer than it need be, and
+    /// 3. The file is cut. If a crash prevents this step, or a reader that maps the file, the file is longer than it need be, and
     ///    nothing else.
     pub(super) fn cut_now(&self, length: u64) -> Result<(), MediumError> {
         let core = &*self.core;
@@ -114,7 +115,8 @@ impl File {
         if length < old {
             let _no_checkpoint = core.checkpointing.lock();
             let update = core.log.update(|header| header.pool_bytes = length);
-            let cut = update.and_then(|()| core.pool.truncate(length));
+            let cut = update
+                .and_then(|()| unless_mapped(core.pool.file(), || core.pool.truncate(length)));
             cut.map_err(refused("cut the pool's free tail off"))?;
         }
         Ok(())

@@ -21,6 +21,7 @@ mod mutants;
 mod places;
 mod released;
 mod syncs;
+mod views;
 
 const MARK: u64 = 0x2040;
 /// Where the tests write: in lines behind the mark's line.

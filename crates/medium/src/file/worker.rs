@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::presence::is_mapped;
 use super::{Core, Durability};
 use crate::{Duty, GivenDuty, MediumError, NextTurn};
 
@@ -164,7 +165,11 @@ impl Core {
             self.shrink_log();
         }
         // Another thread may have made room meanwhile.
-        if self.end().saturating_sub(self.log.start()) > self.log.capacity() / 2 {
+        let used = self.end().saturating_sub(self.log.start());
+        let capacity = self.log.capacity();
+        // A checkpoint overtakes readers in other processes, so it waits as long as it can if there are any.
+        let may_wait = || used <= capacity / 8 * 7 && is_mapped(self.pool.file());
+        if used > capacity / 2 && !may_wait() {
             // All operations find a failure in `commit`.
             let _ = self.checkpoint();
         }

@@ -6,6 +6,8 @@
 pub(crate) enum Mutant {
     /// A checkpoint writes back all frames that are appended, durable or not.
     CheckpointUnbound,
+    /// A checkpoint does not tell readers in other processes how far it writes.
+    Unannounced,
     /// The log has room for everything.
     NoRoomNeeded,
     /// An open goes on with the incarnation that it found.

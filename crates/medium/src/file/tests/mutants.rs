@@ -47,11 +47,11 @@ const KINDS: [(&str, Lost); 6] = [
 const MARK_WRITTEN: Unsynced = Unsynced::Write(MARK);
 
 fn is_in_ring(what: Unsynced) -> bool {
-    matches!(what, Unsynced::Write(offset) if offset >= layout::RING)
+    matches!(what, Unsynced::Write(offset) if offset >= layout::ANNOUNCEMENT)
 }
 
 fn is_header(what: Unsynced) -> bool {
-    matches!(what, Unsynced::Write(offset) if offset < layout::RING)
+    matches!(what, Unsynced::Write(offset) if offset < layout::ANNOUNCEMENT)
 }
 
 fn is_home(what: Unsynced) -> bool {
