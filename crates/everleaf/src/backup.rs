@@ -180,13 +180,17 @@ impl Store {
     /// After an error there is no copy.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<u64> {
         let path = &self.inner.path;
-        let backend = self.at(self.inner.backend())?;
+        if self.inner.is_in_place() {
+            // Another process may be writing the pool.
+            return Options::new().backup(self.inner.absolute_path(), target);
+        }
         if let Some(source) = &self.inner.source
             && self.inner.place.is_some()
         {
             let copied = Options::new().copy_unopened(source, target.as_ref());
             return copied.map_err(|error| error.at(path));
         }
+        let backend = self.at(self.inner.backend())?;
         let pool = backend.pool_file();
         let pool = pool.and_then(|pool| pool.metadata().ok());
         let new = NewCopy::make(target.as_ref(), pool.as_ref())?;

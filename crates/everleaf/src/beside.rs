@@ -1,7 +1,17 @@
-//! Finding the pool of a store that is only read, also beside the process that writes it.
+//! Stores that are only read, also beside the process that writes the pool.
 //!
-//! If no process writes the pool, it is read *in place*: the file is mapped, and the reader shares
-//! the pool's lock, so that no writer comes. Otherwise the reader reads a *copy*, and holds no lock:
+//! A store reads the pool *in place*, or a *copy* of it. Either shows one moment that is no older than
+//! the open, and either holds no lock that keeps a writer out.
+//!
+//! # In place
+//!
+//! The pool's file is mapped, and the log's lines lie over it in memory
+//! (`medium/src/file/in_place.rs` has the steps, and why that is one moment). A checkpoint of the
+//! process that writes overtakes such a store sooner or later. From then on its reads fail
+//! ([`ErrorKind::ViewTooOld`]). A store that is overtaken again and again while it is opened becomes
+//! a copy.
+//!
+//! # A copy
 //!
 //! 1. The reader finds out whether the folder of the pool has room for a copy, and makes two files
 //!    there that have no name: the copy, and room for the content of the log. The system removes
@@ -13,31 +23,32 @@
 //! 3. It maps the copy, and recovers it in memory, as after a crash.
 //!
 //! A writer has made an acknowledged write durable before, so the write is in the pool's file or in
-//! the log when step 2 begins. The copy has all of both. So the store is as it was at one moment
-//! that is no older than the open.
+//! the log when step 2 begins. The copy has all of both.
 //!
-//! A copy of a pool that no process writes needs no lock either ([`PoolMoment`]).
+//! A copy of a pool that no process writes needs no lock either: the pool's file has the same time
+//! before and after ([`FileMoment`]).
+//!
+//! # With the lock
+//!
+//! If neither can be had, and no process writes the pool, the reader shares the pool's lock, and
+//! keeps writers out: on a file system without locks on bytes, for example.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engines::{Error, ErrorKind, Result};
-use medium::file::{CopyTarget, Disk};
-use medium::{FilePlace, LimitedBy, LogError, MediumError};
+use medium::file::{CopyTarget, Disk, FileMoment, PoolUse, ViewedPool};
+use medium::{FileOptions, FilePlace, LimitedBy, LogError, MediumError};
 
 use crate::backup::{ATTEMPTS, REST, make_unnamed};
 use crate::options::{LockedPool, NamedPool, locked_to_read, log_place};
 
-/// The system stamps files with a clock that stands still for up to 10 ms.
-const FILE_CLOCK: Duration = Duration::from_millis(20);
-
 /// A pool that is to be read.
 pub(crate) enum PoolToRead {
-    /// The pool itself. No process writes it.
-    InPlace(LockedPool),
+    /// The pool itself, locked against writers.
+    Locked(LockedPool),
     /// A copy of it.
     Copied(CopiedPool),
 }
@@ -57,8 +68,34 @@ pub(crate) struct ReadSource {
     pub(crate) log_place: Option<FilePlace>,
 }
 
-/// Finds the pool at `path`. With `from_copy` it is copied even if no process writes it, unless that
-/// fails: then it is read in place.
+/// A view of a pool, and where the pool lies.
+pub(crate) struct FoundView {
+    pub(crate) viewed: ViewedPool,
+    pub(crate) file: File,
+    pub(crate) place: FilePlace,
+}
+
+/// Opens a view of the pool at `path`; `None` if it was overtaken meanwhile, or there can be none.
+pub(crate) fn find_view(path: &Path, options: FileOptions) -> Result<Option<FoundView>> {
+    let pool_use = match locked_to_read(path) {
+        Ok(locked) => PoolUse::Unwritten(FileMoment::begin(&locked.file).map_err(refused)?),
+        Err(error) if matches!(error.kind(), ErrorKind::Locked { .. }) => PoolUse::Written,
+        Err(error) => return Err(error),
+    };
+    let place = FilePlace::find(path).map_err(refused)?;
+    // The view has this open file alone.
+    let mapped = place.open(false).map_err(refused)?;
+    let file = place.open(false).map_err(refused)?;
+    let viewed = medium::File::view(mapped, &log_place(&place), pool_use, options)?;
+    Ok(viewed.map(|viewed| FoundView {
+        viewed,
+        file,
+        place,
+    }))
+}
+
+/// Finds the pool at `path`, to be copied. If no process writes it, and it need not be a copy
+/// (`from_copy`) or cannot be one, it is locked instead.
 pub(crate) fn find_to_read(path: &Path, from_copy: bool) -> Result<PoolToRead> {
     let mut holder = None;
     for attempt in 0..ATTEMPTS {
@@ -80,14 +117,14 @@ pub(crate) fn find_to_read(path: &Path, from_copy: bool) -> Result<PoolToRead> {
             }
         };
         if !from_copy {
-            return Ok(PoolToRead::InPlace(locked));
+            return Ok(PoolToRead::Locked(locked));
         }
         match copy_unwritten(locked) {
             Ok(Some(copied)) => return Ok(PoolToRead::Copied(copied)),
             // A process has begun to write meanwhile.
             Ok(None) => {}
             // There is no room, or the folder is read-only, or the pool is damaged.
-            Err(_) => return Ok(PoolToRead::InPlace(locked_to_read(path)?)),
+            Err(_) => return Ok(PoolToRead::Locked(locked_to_read(path)?)),
         }
     }
     let why = "it is open there on a medium without a log, such as mapped memory; wait for its end, or open it there with \
@@ -127,7 +164,7 @@ fn copy_written(path: &Path, holder: Option<u32>) -> Result<Option<CopiedPool>> 
 
 /// Copies a pool that no process writes at first; `None` if that changes meanwhile.
 fn copy_unwritten(locked: LockedPool) -> Result<Option<CopiedPool>> {
-    let moment = PoolMoment::of(&locked.file)?;
+    let moment = FileMoment::begin(&locked.file).map_err(refused)?;
     // From here on a writer may come.
     let NamedPool { file, place } = locked.unlock();
     let target = match NewTarget::beside(&place, &file)? {
@@ -148,7 +185,7 @@ fn copy_unwritten(locked: LockedPool) -> Result<Option<CopiedPool>> {
     }
     let copied = medium::File::copy_closed_to_read(again()?, &target);
     copied.map_err(MediumError::from)?;
-    if PoolMoment::find(&file)? != moment {
+    if FileMoment::of(&file).map_err(refused)? != moment {
         return Ok(None);
     }
     CopiedPool::of(&target, place).map(Some)
@@ -158,44 +195,6 @@ impl CopiedPool {
     fn of(target: &CopyTarget, place: FilePlace) -> Result<Self> {
         let copy = target.copy.file().try_clone().map_err(refused)?;
         Ok(Self { copy, place })
-    }
-}
-
-/// The content of a pool's file, as far as a writer changes it: a process that opens the pool for
-/// writing first writes its number to the file, and so changes the time of the file. Two equal
-/// moments have the same content.
-#[derive(PartialEq, Eq)]
-struct PoolMoment {
-    length: u64,
-    changed_s: i64,
-    changed_ns: i64,
-    holder: Option<u32>,
-}
-
-impl PoolMoment {
-    /// The present moment of a pool that is locked. Each later change gives the file another time.
-    fn of(file: &File) -> Result<Self> {
-        let moment = Self::find(file)?;
-        let seconds = u64::try_from(moment.changed_s).unwrap_or_default();
-        let changed = UNIX_EPOCH + Duration::from_secs(seconds);
-        let changed = changed + Duration::from_nanos(moment.changed_ns.unsigned_abs());
-        let is_long_ago = SystemTime::now()
-            .duration_since(changed)
-            .is_ok_and(|age| age > FILE_CLOCK);
-        if !is_long_ago {
-            std::thread::sleep(FILE_CLOCK);
-        }
-        Ok(moment)
-    }
-
-    fn find(file: &File) -> Result<Self> {
-        let found = file.metadata().map_err(refused)?;
-        Ok(Self {
-            length: found.len(),
-            changed_s: found.mtime(),
-            changed_ns: found.mtime_nsec(),
-            holder: pool::holder_of_file(file),
-        })
     }
 }
 
@@ -244,6 +243,3 @@ impl NewTarget {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use engines::versions::StoreView;
 use engines::{Error, ErrorKind, Result};
-use medium::{FileLock, FilePlace, Lsn, Process, Survives};
+use medium::file::InPlace;
+use medium::{FileLock, FilePlace, Lsn, MediumError, Process, Survives};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::Options;
 use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
 use crate::beside::ReadSource;
@@ -51,6 +53,11 @@ pub(crate) struct OpenStore {
     backend: Box<dyn Backend>,
     /// The file that the store is read from, if it is only read.
     pub(crate) source: Option<ReadSource>,
+    /// How the store finds out whether it was overtaken, if it is read in place. The pool goes before
+    /// it.
+    in_place: Option<InPlace>,
+    /// The options of the open, if the store is only read.
+    options: Option<Box<Options>>,
     process: Process,
     // The pool is locked until everything else of it is closed.
     lock: Option<FileLock>,
@@ -205,7 +212,66 @@ impl OpenStore {
             process: backend.process(),
             backend,
             source,
+            in_place: None,
+            options: None,
             lock: None,
+        }
+    }
+
+    /// Says how the store finds out whether it was overtaken.
+    pub(crate) fn rest_on(&mut self, in_place: InPlace) {
+        self.in_place = Some(in_place);
+    }
+
+    /// Says how the store was opened.
+    pub(crate) fn opened_with(&mut self, options: Options) {
+        self.options = Some(Box::new(options));
+    }
+
+    /// A path that still leads to the pool if the working directory has changed since the open.
+    pub(crate) fn absolute_path(&self) -> &Path {
+        match &self.place {
+            Some(place) if self.path.is_relative() => place.path(),
+            _ => &self.path,
+        }
+    }
+
+    /// The options of the open, if the store is only read.
+    pub(crate) fn options(&self) -> Option<&Options> {
+        self.options.as_deref()
+    }
+
+    /// Whether a process that writes the pool can overtake the store.
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.in_place.is_some()
+    }
+
+    /// Passes on what was read, with the path of this store if it is an error. If the store was
+    /// overtaken, neither a value nor an error counts.
+    pub(crate) fn believe<T>(&self, found: Result<T>) -> Result<T> {
+        let expected = self.expect_current();
+        let believed = match expected {
+            Ok(()) => found,
+            Err(error) => Err(error),
+        };
+        believed.map_err(|error| self.name_path(error))
+    }
+
+    /// Checks that no process has overtaken the store.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ViewTooOld`].
+    fn expect_current(&self) -> Result<()> {
+        let Some(in_place) = &self.in_place else {
+            return Ok(());
+        };
+        // In a child the operation has failed, or has read nothing.
+        let is_current =
+            !self.process.is_current() || in_place.is_current().map_err(MediumError::from)?;
+        if is_current {
+            Ok(())
+        } else {
+            Err(ErrorKind::ViewTooOld { limit: None }.into())
         }
     }
 

@@ -10,7 +10,7 @@ use engines::engine::{Engine, Host, Settings};
 use engines::index::EpochLength;
 use engines::versions::Versions;
 use engines::{Error, ErrorKind, Result};
-use medium::file::{Beside, Io, Through};
+use medium::file::{Beside, Io, Through, ViewedPool};
 use medium::testing::refusal::{SystemCall, grant};
 use medium::{
     Dax, DaxOptions, Durability, FileLock, FileOptions, FilePlace, FlushKind, LineForm, LineStore,
@@ -22,7 +22,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
 use crate::backend::StoreOpening;
-use crate::beside::{CopiedPool, PoolToRead, ReadSource, find_to_read};
+use crate::beside::{CopiedPool, FoundView, PoolToRead, ReadSource, find_to_read, find_view};
 use crate::idle;
 use crate::recovery::{self, Terms};
 
@@ -39,6 +39,8 @@ const ATTEMPTS_MAX: u32 = 100;
 const READERS_PATIENCE: Duration = Duration::from_millis(250);
 /// How long it sleeps between two attempts: [`ATTEMPTS_MAX`] of them take longer than the patience.
 const READERS_REST: Duration = Duration::from_millis(5);
+/// How often a view is opened that is overtaken at once.
+const VIEW_ATTEMPTS: u32 = 3;
 /// How often a transaction is tried, if the options do not say.
 const TRANSACTION_ATTEMPTS: u32 = 1000;
 /// The part of the memory that old values may take, if the options do not say: one eighth.
@@ -167,17 +169,20 @@ impl Options {
     }
 
     /// Whether the store is only read. It then opens beside other readers, and beside a process that
-    /// writes. Default: no.
+    /// writes, and keeps none of them out. Default: no.
     ///
-    /// - If no process writes the pool, it is read in place: the pool and its log are read into
-    ///   memory, and only pages that recovery writes take memory. O(log) beside the costs of
-    ///   [`Options::open`]. No writer can open the pool until the store is dropped;
-    ///   [`Options::read_from_copy`] avoids that.
-    /// - If another process writes the pool on [`MediumChoice::File`], the store is a copy of one
-    ///   moment of the call, and has everything that this process had acknowledged as durable
-    ///   before. O(pool). The copy lies in the folder of the pool, has no name, and ends with the
-    ///   store. The writer goes on, and neither waits for the other. The copy does not change: to
-    ///   see later writes, open another store.
+    /// The store shows one moment of the call, with everything that another process had acknowledged
+    /// as durable before. It reads the pool in place, and only pages with lines of the log, and pages
+    /// that recovery writes, take memory. O(log) beside the costs of [`Options::open`].
+    ///
+    /// A process that writes the pool overtakes the store sooner or later: when its log is
+    /// checkpointed, which it puts off as long as its log may grow ([`Options::log_bytes_max`]), or
+    /// when it opens or closes the pool. From then on, reads fail with [`ErrorKind::ViewTooOld`]. They
+    /// never return a value of another moment. [`Store::refresh`] opens the store as of a newer
+    /// moment; [`Options::read_from_copy`] gives one that lasts.
+    ///
+    /// A pool that another process has open on [`MediumChoice::Dax`] cannot be read meanwhile
+    /// ([`ErrorKind::NotBeside`]): nothing tells which of its lines belong to one moment.
     ///
     /// No file is changed: not on a full disk, not on a read-only file system, not a pool without
     /// write permission. What an open for writing would recover is recovered in memory, so a pool
@@ -200,13 +205,15 @@ impl Options {
     /// store.close()?;
     ///
     /// let reader = Options::new().read_only(true).open(&path)?;
-    /// let another = Options::new().read_only(true).open(&path)?;
-    /// assert_eq!(reader.tree("main")?.get("key")?.as_deref(), Some(&b"value"[..]));
-    /// let refused = reader.tree("main")?.put("key", "new").unwrap_err();
+    /// let tree = reader.tree("main")?;
+    /// assert_eq!(tree.get("key")?.as_deref(), Some(&b"value"[..]));
+    /// let refused = tree.put("key", "new").unwrap_err();
     /// assert!(matches!(refused.kind(), ErrorKind::ReadOnly));
-    /// let locked = Store::open(&path).unwrap_err();
-    /// assert!(matches!(locked.kind(), ErrorKind::Locked { readers: true, .. }));
-    /// # drop(another);
+    ///
+    /// let writer = Store::open(&path)?;
+    /// writer.tree("main")?.put("key", "new")?;
+    /// let overtaken = tree.get("key").unwrap_err();
+    /// assert!(matches!(overtaken.kind(), ErrorKind::ViewTooOld { .. }));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
@@ -214,14 +221,15 @@ impl Options {
         self
     }
 
-    /// Whether a store that is [only read](Options::read_only) is read from a copy even if no process
-    /// writes the pool. Then it never keeps a writer out. For stores that are read for long. If no
-    /// copy can be made, because the disk has no room or the folder is read-only, the pool is read
-    /// in place. Default: no.
+    /// Whether a store that is [only read](Options::read_only) is read from a copy of the pool. Then
+    /// no writer overtakes it. For stores that are read for long. O(pool) beside the costs of
+    /// [`Options::open`]. The copy lies in the folder of the pool, has no name, and ends with the
+    /// store. If no copy can be made, because the disk has no room or the folder is read-only, and no
+    /// process writes the pool, the store keeps writers out instead. Default: no.
     ///
     /// ```
     /// # use everleaf::{Options, Store};
-    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = folder.path().join("a.pool");
     /// # Store::open(&path)?.tree("main")?.put("key", "old")?;
     /// let reader = Options::new().read_only(true).read_from_copy(true).open(&path)?;
@@ -658,15 +666,20 @@ impl Options {
 
     fn open_to_read(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
-        match find_to_read(path, self.read_from_copy)? {
-            PoolToRead::InPlace(LockedPool { file, place, lock }) => {
+        if !self.read_from_copy
+            && let Some(store) = self.open_in_place(path, start)
+        {
+            return Ok(store.opened_with(self.clone()));
+        }
+        let store = match find_to_read(path, self.read_from_copy)? {
+            PoolToRead::Locked(LockedPool { file, place, lock }) => {
                 let source = ReadSource {
                     file,
                     log_place: Some(log_place(&place)),
                 };
                 let image = self.image(&source)?;
                 let store = self.finish(path, image, start, Some(place), Some(source))?;
-                Ok(store.locked_by(lock))
+                store.locked_by(lock)
             }
             PoolToRead::Copied(CopiedPool { copy, place }) => {
                 let source = ReadSource {
@@ -674,9 +687,41 @@ impl Options {
                     log_place: None,
                 };
                 let image = self.image(&source)?;
-                self.finish(path, image, start, Some(place), Some(source))
+                self.finish(path, image, start, Some(place), Some(source))?
+            }
+        };
+        Ok(store.opened_with(self.clone()))
+    }
+
+    /// Opens the pool to be read in place; `None` if that fails. The error does not count: the pool
+    /// may have been overtaken. If there is another reason, the way by a copy or with the lock finds
+    /// it as well.
+    fn open_in_place(&self, path: &Path, start: Instant) -> Option<Store> {
+        for _ in 0..VIEW_ATTEMPTS {
+            if let Ok(Some(store)) = self.try_in_place(path, start) {
+                return Some(store);
             }
         }
+        None
+    }
+
+    fn try_in_place(&self, path: &Path, start: Instant) -> Result<Option<Store>> {
+        let Some(found) = find_view(path, self.file_options())? else {
+            return Ok(None);
+        };
+        let FoundView {
+            viewed: ViewedPool { image, in_place },
+            file,
+            place,
+        } = found;
+        let image = as_formed(image)?;
+        let source = ReadSource {
+            file,
+            log_place: Some(log_place(&place)),
+        };
+        let store = self.finish(path, image, start, Some(place), Some(source))?;
+        let is_current = in_place.is_current().map_err(medium::MediumError::from)?;
+        Ok(is_current.then(|| store.resting_on(in_place)))
     }
 
     /// The pool that is to be read, as memory. No process writes it.

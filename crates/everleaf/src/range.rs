@@ -202,7 +202,7 @@ impl<'t> Range<'t> {
         }
         let more = self.step(direction);
         self.done = !matches!(more, Ok(true));
-        more.map_err(|error| self.tree.name_path(error))
+        self.tree.at(more)
     }
 
     fn step(&mut self, direction: Direction) -> Result<bool> {

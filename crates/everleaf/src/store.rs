@@ -9,6 +9,7 @@ use engines::index::{Index, LeftOut, Violation};
 use engines::versions::VersionsStat;
 use engines::{Error, ErrorKind, Result};
 use medium::FileLock;
+use medium::file::InPlace;
 use medium::{FilePlace, FileStat, LineForm, Survives};
 use pool::{DamagedRoot, Encodings, LostCopy, NewTree, Roots, TreeRoot};
 
@@ -18,7 +19,7 @@ use crate::open_store::{OpenStore, SharedStore};
 use crate::recovery::{DamagedPart, NotRecovered, Recovered, Recovery};
 use crate::tree_types::{EntryTypes, TypeFit, WantedEntries, encodings_of_words, mismatch};
 use crate::violation::{StoreViolation, of_class};
-use crate::{Tree, TreeOptions, WordTree};
+use crate::{Options, Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
 /// it are dropped.
@@ -120,6 +121,58 @@ impl Store {
             inner.keep_locked(lock);
         }
         self
+    }
+
+    /// The store, which finds out by `in_place` whether it was overtaken.
+    pub(crate) fn resting_on(mut self, in_place: InPlace) -> Self {
+        // No other handle of it exists yet.
+        if let Some(inner) = self.inner.get_mut() {
+            inner.rest_on(in_place);
+        }
+        self
+    }
+
+    /// The store, which was opened with these options to be only read.
+    pub(crate) fn opened_with(mut self, options: Options) -> Self {
+        // No other handle of it exists yet.
+        if let Some(inner) = self.inner.get_mut() {
+            inner.opened_with(options);
+        }
+        self
+    }
+
+    /// Opens a store that is [only read](Options::read_only) again, as of a newer moment: everything
+    /// that another process had acknowledged as durable before this call is there. For a store that
+    /// was overtaken ([`ErrorKind::ViewTooOld`]), or that shows what was long ago. This store and its
+    /// trees stay as they are; trees have to be opened from the new one. Costs and errors are those
+    /// of [`Options::open`]. A store that is not only read shows every write at once, so this gives
+    /// another handle of it.
+    ///
+    /// ```
+    /// # use everleaf::{MediumChoice, Options, Store};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// let writer = Options::new().medium(MediumChoice::File).open(&path)?;
+    /// let prices = writer.tree("prices")?;
+    /// prices.put("apple", "12")?;
+    /// let reader = Options::new().read_only(true).open(&path)?;
+    /// prices.put("apple", "15")?;
+    /// assert_eq!(reader.tree("prices")?.get("apple")?.as_deref(), Some(&b"12"[..]));
+    /// let reader = reader.refresh()?;
+    /// assert_eq!(reader.tree("prices")?.get("apple")?.as_deref(), Some(&b"15"[..]));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    pub fn refresh(&self) -> Result<Self> {
+        self.at_any_moment(self.inner.expect_own_process())?;
+        match self.inner.options() {
+            Some(options) => options.open(self.inner.absolute_path()),
+            None => Ok(self.clone()),
+        }
+    }
+
+    /// Does the same as [`Store::at`], for what does not come from the pool.
+    fn at_any_moment<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| self.inner.name_path(error))
     }
 
     /// The store, with a note for each part of the pool's files that is missing.
@@ -429,7 +482,7 @@ impl Store {
         });
         let mut trees: Vec<TreeInfo> = whole.chain(damaged).collect();
         trees.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(trees)
+        self.at(Ok(trees))
     }
 
     /// The table of named trees.
@@ -591,7 +644,7 @@ impl Store {
         for offset in &pool.classes_damaged {
             recovery.damaged.push(of_class(*offset).into());
         }
-        Ok(StoreStat {
+        self.at(Ok(StoreStat {
             path: path.clone(),
             format_version: pool.identity.version,
             uuid: pool.identity.uuid,
@@ -608,7 +661,7 @@ impl Store {
             log: backend.log_stat(),
             versions: self.inner.opening.versions.stat(),
             notes: self.inner.notes(),
-        })
+        }))
     }
 
     /// The report of the open: how long it took, and the parts that it could not recover.
@@ -686,7 +739,7 @@ impl Store {
                 what,
             });
         }
-        Ok(found)
+        self.at(Ok(found))
     }
 
     /// Lost redundancy: the copies of the pool's header and of its root table that are damaged or
@@ -748,8 +801,9 @@ impl Store {
         Ok(found)
     }
 
+    /// Passes on what was read or written, with the path of the store if it is an error.
     pub(crate) fn at<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|error| self.inner.name_path(error))
+        self.inner.believe(result)
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Tree {
     /// Whether the tree has encodings, and a user of this handle may write bytes that are none of
     /// them.
     is_only_read: bool,
+    /// Whether a process that writes the pool can overtake the store.
+    is_in_place: bool,
 }
 
 struct TreeContext {
@@ -66,6 +68,7 @@ impl Tree {
         entries: &WantedEntries<'_>,
         store: SharedStore,
     ) -> Self {
+        let is_in_place = store.is_in_place();
         let context = TreeContext {
             name: name.to_owned(),
             kind: tree.kind,
@@ -81,6 +84,7 @@ impl Tree {
             striped: Arc::clone(&tree.striped),
             context: Arc::new(context),
             is_only_read,
+            is_in_place,
         }
     }
 
@@ -204,8 +208,12 @@ impl Tree {
         self.context.store.name_path(error)
     }
 
+    /// Passes on what was read or written, with the path of the store if it is an error.
     #[inline(always)]
     pub(crate) fn at<T>(&self, result: Result<T>) -> Result<T> {
+        if self.is_in_place {
+            return self.context.store.believe(result);
+        }
         result.map_err(|error| self.name_path(error))
     }
 

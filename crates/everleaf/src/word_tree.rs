@@ -181,6 +181,9 @@ impl WordTree {
 
     /// Calls `visit` with the entries from `from` on, ascending, until it returns `false`: the
     /// fastest way to read a range. O(log n + entries).
+    ///
+    /// If this returns [`ErrorKind::ViewTooOld`](crate::ErrorKind::ViewTooOld), in a store that is
+    /// only read, the entries do not count.
     pub fn scan(&self, from: u64, visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
         let words: &dyn WordIndex = self.words();
         self.tree.at(words.scan_each(from, visit))

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use everleaf::{
     CodecKind, Durability, Engine, ErrorKind, LineStore, LogError, MediumChoice, MediumError,
@@ -16,6 +16,8 @@ use common::folder;
 
 /// The variable with the pool that a child process of a test writes.
 const POOL: &str = "EVERLEAF_TEST_BACKUP_POOL";
+/// The variable with the pause between its writes, in milliseconds.
+const PAUSE: &str = "EVERLEAF_TEST_BACKUP_PAUSE";
 /// The variable with the engine of its trees.
 const ENGINE: &str = "EVERLEAF_TEST_BACKUP_ENGINE";
 
@@ -35,6 +37,7 @@ fn writer() {
         return;
     };
     let engine = std::env::var(ENGINE).unwrap();
+    let pause: u64 = std::env::var(PAUSE).unwrap().parse().unwrap();
     let kind = TreeOptions {
         engine: Engine::from_name(&engine).unwrap(),
         codec: CodecKind::Word,
@@ -57,6 +60,7 @@ fn writer() {
             if writeln!(output, "{}", key + 1).is_err() {
                 return;
             }
+            std::thread::sleep(Duration::from_millis(pause));
         }
     }
 }
@@ -191,10 +195,16 @@ struct Writer {
 
 impl Writer {
     fn start(pool: &Path, engine: Engine) -> Self {
+        Self::with_pauses(pool, engine, 0)
+    }
+
+    /// Starts a process that pauses for this many milliseconds after every 16 writes.
+    fn with_pauses(pool: &Path, engine: Engine, pause: u64) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["writer", "--exact", "--nocapture"])
             .env(POOL, pool)
+            .env(PAUSE, pause.to_string())
             .env(ENGINE, engine.name());
         let mut child = command
             .stdout(Stdio::null())
@@ -220,19 +230,29 @@ impl Writer {
         }
     }
 
+    /// Waits for the last line that the writer had printed when it had made this many writes.
+    fn catch_up(&mut self, writes: u64) {
+        self.await_writes(writes.saturating_sub(1) / 16 * 16 + 1);
+    }
+
     fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 }
 
-/// Checks that the copy is the state of one moment: both trees have no gap, and the second is at
+/// Checks that the store is the state of one moment: both trees have no gap, and the second is at
 /// most one write behind. Returns the number of writes to the first.
 fn writes(store: &Store) -> u64 {
-    assert_eq!(store.check().unwrap(), []);
-    let count = |name: &str| {
-        let tree: WordTree = store.word_tree(name).unwrap();
-        let entries: Vec<(u64, u64)> = tree.range(..).collect::<Result<_>>().unwrap();
+    try_writes(store).unwrap()
+}
+
+/// Does the same as [`writes`], in a store that may be overtaken.
+fn try_writes(store: &Store) -> Result<u64> {
+    assert_eq!(store.check()?, []);
+    let count = |name: &str| -> Result<u64> {
+        let tree: WordTree = store.word_tree(name)?;
+        let entries: Vec<(u64, u64)> = tree.range(..).collect::<Result<_>>()?;
         for (place, (key, value)) in entries.iter().enumerate() {
             let is_last = place + 1 == entries.len();
             let whole =
@@ -243,15 +263,15 @@ fn writes(store: &Store) -> u64 {
                 entries.len()
             );
         }
-        entries.last().map_or(0, |(_, value)| value + 1)
+        Ok(entries.last().map_or(0, |(_, value)| value + 1))
     };
-    let first = count("first");
-    let second = count("second");
+    let first = count("first")?;
+    let second = count("second")?;
     assert!(
         second == first || second + 1 == first,
         "{first} and {second} writes"
     );
-    first
+    Ok(first)
 }
 
 #[test]
@@ -304,20 +324,20 @@ fn reader() -> Options {
     options().read_only(true)
 }
 
-/// Opens a store that is read beside a writer.
-fn opened_beside(pool: &Path) -> Store {
+/// Opens a copy of a store beside its writer.
+fn copied_beside(pool: &Path) -> Store {
     // On a busy machine the writer may reuse space of its log before the reader has read it.
-    let opened = (0..50).find_map(|_| match reader().open(pool) {
+    let opened = (0..50).find_map(|_| match reader().read_from_copy(true).open(pool) {
         Err(error) if matches!(error.medium(), Some(MediumError::Log(LogError::Overrun))) => None,
         opened => Some(opened.unwrap()),
     });
     opened.expect("the log is read before it is overwritten")
 }
 
-/// The writer goes on, is killed, comes back, and closes the pool: the reader shows the moment of its
+/// The writer goes on, is killed, comes back, and closes the pool: the copy shows the moment of its
 /// open, and keeps no process out.
 #[test]
-fn a_store_is_read_beside_a_writer_as_of_one_moment() {
+fn a_copy_is_read_beside_a_writer_as_of_one_moment() {
     for engine in Engine::ALL {
         println!("{engine}");
         let folder = folder();
@@ -327,7 +347,7 @@ fn a_store_is_read_beside_a_writer_as_of_one_moment() {
         for number in 1..4 {
             writer.await_writes(400 * number);
             let acknowledged = writer.acknowledged;
-            let store = opened_beside(&pool);
+            let store = copied_beside(&pool);
             let found = writes(&store);
             assert!(
                 found >= acknowledged,
@@ -366,6 +386,216 @@ fn a_store_is_read_beside_a_writer_as_of_one_moment() {
             .collect();
         assert_eq!(names.len(), 2, "{names:?}");
     }
+}
+
+/// Opens a store in place.
+fn in_place(pool: &Path) -> Store {
+    let store = reader().open(pool).unwrap();
+    // A copy has a note.
+    match store.stat() {
+        Ok(stat) => assert_eq!(stat.notes, Vec::<String>::new()),
+        Err(error) => assert!(is_overtaken(&error), "{error}"),
+    }
+    store
+}
+
+fn is_overtaken(error: &everleaf::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ViewTooOld { limit: None })
+}
+
+/// A store that is read in place shows one moment, or says that it was overtaken.
+#[test]
+fn a_store_is_read_in_place_beside_a_writer_until_it_is_overtaken() {
+    for engine in Engine::ALL {
+        let folder = folder();
+        let pool = folder.path().join("a.pool");
+        let mut writer = Writer::with_pauses(&pool, *engine, 4);
+        writer.await_writes(100);
+        let mut store = in_place(&pool);
+        let mut read = 0;
+        let mut overtaken = 0;
+        for number in 1..10 {
+            writer.await_writes(100 * number);
+            let acknowledged = writer.acknowledged;
+            store = store.refresh().unwrap();
+            match try_writes(&store) {
+                Ok(found) => {
+                    assert!(found >= acknowledged, "{engine}: {found} of {acknowledged}");
+                    read += 1;
+                }
+                Err(error) => {
+                    assert!(is_overtaken(&error), "{engine}: {error}");
+                    assert!(error.to_string().contains("refresh()"), "{error}");
+                    overtaken += 1;
+                }
+            }
+        }
+        println!("{engine}: {read} read, {overtaken} overtaken");
+        assert!(read > 2, "{engine}: most readers were overtaken");
+        writer.kill();
+        // Nothing overtakes a reader while no process writes.
+        let store = in_place(&pool);
+        let found = writes(&store);
+        let again = options().open(&pool).unwrap();
+        assert_eq!(writes(&again), found);
+        again.close().unwrap();
+        let error = try_writes(&store).unwrap_err();
+        assert!(is_overtaken(&error), "{engine}: {error}");
+        assert_eq!(writes(&store.refresh().unwrap()), found);
+    }
+}
+
+/// The seconds that each part of the long test takes, if not 10.
+const SECONDS: &str = "EVERLEAF_TEST_BESIDE_SECONDS";
+
+/// A writer of a thousand puts a second does not notice readers, in place and from copies.
+#[test]
+#[ignore = "thorough: 20 s"]
+fn a_steady_writer_keeps_its_rate_beside_readers() {
+    let seconds = std::env::var(SECONDS).map_or(10, |seconds| seconds.parse().unwrap());
+    let part = Duration::from_secs(seconds);
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("a.pool");
+    // The writer makes 32 puts, and pauses for 32 ms.
+    let mut writer = Writer::with_pauses(&pool, Engine::RNTREE, 32);
+    writer.await_writes(1000);
+    let rate_since = |writes: u64, start: Instant, writer: &Writer| {
+        (writer.acknowledged - writes) as f64 / start.elapsed().as_secs_f64()
+    };
+    let start = Instant::now();
+    let begin = writer.acknowledged;
+    while start.elapsed() < part {
+        writer.await_writes(writer.acknowledged + 1);
+    }
+    let rate_alone = rate_since(begin, start, &writer);
+    let start = Instant::now();
+    let begin = writer.acknowledged;
+    let mut read = 0;
+    let mut overtaken = 0;
+    while start.elapsed() < part {
+        let store = reader().open(&pool).unwrap();
+        match try_writes(&store) {
+            Ok(found) => {
+                assert!(found >= writer.acknowledged);
+                read += 1;
+            }
+            Err(error) => {
+                assert!(is_overtaken(&error), "{error}");
+                overtaken += 1;
+            }
+        }
+        let found = writes(&copied_beside(&pool));
+        assert!(found >= writer.acknowledged);
+        writer.catch_up(found);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let rate_beside = rate_since(begin, start, &writer);
+    println!(
+        "{rate_alone:.0} writes a second alone, {rate_beside:.0} beside readers: {read} in place, {overtaken} of these overtaken, \
+         {} copies",
+        read + overtaken
+    );
+    assert!(rate_beside > 0.9 * rate_alone);
+    assert!(read > overtaken);
+    writer.kill();
+}
+
+/// The file is cut while readers map it: a load beyond its end would end the process.
+#[test]
+fn no_cut_of_the_file_ends_a_process_that_reads_it() {
+    for medium in [MediumChoice::File, MediumChoice::Dax] {
+        let folder = folder();
+        let pool = folder.path().join("a.pool");
+        // Every processor can store lines of this form to mapped memory.
+        let options = options().medium(medium).line_store(LineStore::Twin);
+        let store = options.open(&pool).unwrap();
+        let tree = store.tree("large").unwrap();
+        for key in 0..16_u8 {
+            tree.put([key], vec![key; 1 << 20]).unwrap();
+        }
+        drop(tree);
+        store.close().unwrap();
+        let length = || std::fs::metadata(&pool).unwrap().len();
+        let full = length();
+        let store = reader().open(&pool).unwrap();
+        let tree = store.open_tree("large").unwrap();
+        let compacted = || {
+            let writer = options.open(&pool).unwrap();
+            writer.open_tree("large").unwrap().clear().unwrap();
+            writer.compact().unwrap();
+            writer.close().unwrap();
+        };
+        compacted();
+        for key in 0..16_u8 {
+            let error = tree.get([key]).unwrap_err();
+            assert!(is_overtaken(&error), "{medium:?}: {error}");
+        }
+        assert_eq!(length(), full, "{medium:?}");
+        drop((tree, store));
+        compacted();
+        assert!(length() < full, "{medium:?}: nothing keeps the file long");
+    }
+}
+
+/// A checkpoint would overtake the reader, so the writer lets its log grow beyond the size of the pool.
+#[test]
+fn the_log_grows_for_a_reader_in_place() {
+    let folder = folder();
+    let pool = folder.path().join("a.pool");
+    filled(&pool, MediumChoice::File, true);
+    let writer = Options::new()
+        .medium(MediumChoice::File)
+        .open(&pool)
+        .unwrap();
+    let words = writer.word_tree("first").unwrap();
+    words.put(0, 1).unwrap();
+    let store = in_place(&pool);
+    let first = store.word_tree("first").unwrap();
+    let file_bytes = std::fs::metadata(&pool).unwrap().len();
+    let log = || writer.stat().unwrap().log.unwrap();
+    while log().log_bytes < 2 * file_bytes {
+        for number in 0..500 {
+            words.put(number % 50, number).unwrap();
+        }
+    }
+    assert_eq!(first.get(0).unwrap(), Some(1));
+    let log = log();
+    assert_eq!(log.checkpoints, 0);
+    assert!(log.log_capacity_bytes > file_bytes);
+}
+
+/// Neither the end of the pool nor a process that comes is hidden from a reader of a closed pool.
+#[test]
+fn a_reader_of_a_closed_pool_is_overtaken_by_any_writer() {
+    for medium in [MediumChoice::File, MediumChoice::Dax] {
+        let folder = folder();
+        let pool = folder.path().join("a.pool");
+        let found = filled(&pool, medium, true);
+        let store = reader().open(&pool).unwrap();
+        let another = reader().open(&pool).unwrap();
+        assert_eq!(writes(&store), found);
+        assert_eq!(writes(&another), found);
+        let writer = options().medium(medium).open(&pool).unwrap();
+        writer.open_tree("first").unwrap().clear().unwrap();
+        for result in [
+            try_writes(&store),
+            store.trees().map(|_| 0),
+            store.stat().map(|_| 0),
+            store.open_tree("none").map(|_| 0),
+            store.lost_copies().map(|_| 0),
+            store.salvage("first", |_, _| true).map(|_| 0),
+            another.open_tree("first").map(|_| 0),
+        ] {
+            let error = result.unwrap_err();
+            assert!(is_overtaken(&error), "{medium:?}: {error}");
+        }
+        writer.close().unwrap();
+        assert_eq!(writes_of(&store.refresh().unwrap(), "first"), 0);
+    }
+}
+
+fn writes_of(store: &Store, name: &str) -> u64 {
+    store.open_tree(name).unwrap().len().unwrap()
 }
 
 /// Fills a pool, and leaves it as its process closes it, or as if it had been killed.
@@ -407,13 +637,13 @@ fn a_store_that_is_read_from_a_copy_keeps_no_writer_out() {
     }
 }
 
-/// A reader in place keeps a pool locked as long as it reads: the writer waits for its end.
+/// A reader that cannot do without the lock keeps a pool locked: the writer waits for its end.
 #[test]
-fn a_writer_waits_for_a_reader_in_place_that_ends_soon() {
+fn a_writer_waits_for_a_reader_with_the_lock_that_ends_soon() {
     let folder = folder();
     let pool = folder.path().join("a.pool");
     filled(&pool, MediumChoice::File, true);
-    let store = reader().open(&pool).unwrap();
+    let store = options().open_damaged(&pool).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(30));

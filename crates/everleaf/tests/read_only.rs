@@ -226,8 +226,9 @@ fn a_writer_is_told_that_readers_have_the_pool() -> Result<()> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.pool");
     fill(&Store::open(&path)?, Engine::RNTREE)?;
-    let _reader = reader(&path)?;
-    let _another = reader(&path)?;
+    let salvage = || Options::new().open_damaged(&path);
+    let _reader = salvage()?;
+    let _another = salvage()?;
     let error = Store::open(&path).unwrap_err();
     assert!(
         matches!(
@@ -240,7 +241,6 @@ fn a_writer_is_told_that_readers_have_the_pool() -> Result<()> {
         ),
         "{error}"
     );
-    assert!(error.to_string().contains("read_from_copy"), "{error}");
     Ok(())
 }
 

@@ -444,7 +444,12 @@ fn the_oldest_snapshot_ends_when_old_values_take_too_much_memory() -> Result<()>
     }
     let is_too_old = |error: Error| {
         assert!(
-            matches!(error.kind(), ErrorKind::ViewTooOld { limit: 100_000 }),
+            matches!(
+                error.kind(),
+                ErrorKind::ViewTooOld {
+                    limit: Some(100_000)
+                }
+            ),
             "{error}"
         );
         assert!(error.is_retryable());

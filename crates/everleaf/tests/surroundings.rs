@@ -271,6 +271,55 @@ fn read_on_read_only_disk(folder: &Path) {
     }
 }
 
+#[test]
+fn a_copy_needs_room_in_the_folder_of_the_pool_and_the_error_says_so() {
+    if let Some(folder) = std::env::var_os(SURROUNDING) {
+        return read_beside_a_writer_on_full_disk(Path::new(&folder));
+    }
+    on_a_small_disk(
+        "a_copy_needs_room_in_the_folder_of_the_pool_and_the_error_says_so",
+        false,
+    );
+}
+
+fn read_beside_a_writer_on_full_disk(folder: &Path) {
+    let path = folder.join("a.pool");
+    let options = Options::new().medium(MediumChoice::File);
+    let reader = options.clone().read_only(true);
+    let writer = options.open(&path).unwrap();
+    let tree = writer.tree("t").unwrap();
+    tree.put("key", "value").unwrap();
+    let filler = take_all(folder);
+    let expect_value = |store: &everleaf::Store| {
+        let value = store.open_tree("t").unwrap().get("key").unwrap();
+        assert_eq!(value.as_deref(), Some(&b"value"[..]));
+    };
+    // A reader in place needs no room.
+    expect_value(&reader.open(&path).unwrap());
+    let copier = reader.read_from_copy(true);
+    let error = copier.open(&path).unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::NotBeside { .. }),
+        "{error}"
+    );
+    let text = error.to_string();
+    let says_so = text.contains("a copy in its folder needs") && text.contains("0 bytes are free");
+    assert!(says_so, "{error}");
+    fs::remove_file(&filler).unwrap();
+    expect_value(&copier.open(&path).unwrap());
+    drop(tree);
+    writer.close().unwrap();
+    // While no process writes, a reader without a copy keeps writers out instead.
+    take_all(folder);
+    let store = copier.open(&path).unwrap();
+    expect_value(&store);
+    let error = options.open(&path).unwrap_err();
+    assert!(
+        matches!(error.kind(), ErrorKind::Locked { readers: true, .. }),
+        "{error}"
+    );
+}
+
 fn remove_on_full_disk(folder: &Path, engine: Engine) {
     let path = folder.join("a.pool");
     let options = Options::new().medium(MediumChoice::File).create(false);

@@ -423,14 +423,15 @@ pub enum ErrorKind {
         /// range; `None` if the whole tree has, by a bulk load.
         key: Option<Vec<u8>>,
     },
-    /// A snapshot or a transaction was open for so long that the values that it needs took too much
-    /// memory, so they were forgotten.
-    #[error(
-        "the snapshot or transaction is too old: what was changed since takes more than {limit} bytes of memory; open another one and read faster, or allow more memory with `versions_bytes_max`"
-    )]
+    /// The moment that is to be read is too old.
+    ///
+    /// - A snapshot or a transaction was open for so long that the values that it needs took too much
+    ///   memory, so they were forgotten.
+    /// - Or the store is only read, and the process that writes the pool has overtaken it.
+    #[error("{}", too_old(*limit))]
     ViewTooOld {
-        /// The most bytes that changes may take.
-        limit: usize,
+        /// The most bytes that changes may take. `None` if another process has overtaken the store.
+        limit: Option<usize>,
     },
     /// A batch changed more nodes than the log of an epoch takes. Its earlier writes stay.
     #[error(
@@ -480,8 +481,8 @@ fn not_writable(source: &io::Error) -> String {
 
 fn held(holder: Option<u32>, readers: bool) -> String {
     if readers {
-        return "readers have the pool open in place, and a writer needs it alone; close it there, open it there with \
-                `read_from_copy`, or open it here only to read"
+        return "readers have the pool open and keep it locked, as a salvage does, and a writer needs it alone; close it there, or \
+                open it here only to read"
             .to_owned();
     }
     if holder == Some(std::process::id()) {
@@ -500,6 +501,18 @@ fn process(holder: Option<u32>) -> String {
     match holder {
         Some(holder) => format!("process {holder}"),
         None => "another process".to_owned(),
+    }
+}
+
+fn too_old(limit: Option<usize>) -> String {
+    match limit {
+        Some(limit) => format!(
+            "the snapshot or transaction is too old: what was changed since takes more than {limit} bytes of memory; open another \
+             one and read faster, or allow more memory with `versions_bytes_max`"
+        ),
+        None => "the process that writes the pool has overtaken this store, so nothing more can be read from it; move to a newer \
+                 moment with `refresh()`, or open the pool with `read_from_copy`"
+            .to_owned(),
     }
 }
 

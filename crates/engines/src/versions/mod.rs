@@ -436,7 +436,7 @@ impl Versions {
     #[cold]
     fn too_old(&self) -> crate::Error {
         ErrorKind::ViewTooOld {
-            limit: self.bytes_max,
+            limit: Some(self.bytes_max),
         }
         .into()
     }

@@ -323,9 +323,14 @@ fn of_pools() -> Vec<Case> {
             "begin the transaction again",
         ),
         case(
-            ErrorKind::ViewTooOld { limit: 4096 },
+            ErrorKind::ViewTooOld { limit: Some(4096) },
             "4096 bytes of memory",
             "`versions_bytes_max`",
+        ),
+        case(
+            ErrorKind::ViewTooOld { limit: None },
+            "has overtaken this store",
+            "`refresh()`",
         ),
         case(ErrorKind::NotEmpty, "an empty tree", "load a new tree"),
         case(ErrorKind::NotSorted { index: 77 }, "entry 77", "sort them"),
@@ -478,7 +483,7 @@ fn the_frequent_questions_have_the_kinds_that_they_name() {
     assert_eq!(kinds_with(Error::is_full), ["PoolFull"]);
     assert_eq!(
         kinds_with(Error::is_retryable),
-        ["Conflict", "Contended", "Locked", "ViewTooOld"]
+        ["Conflict", "Contended", "Locked", "NotBeside", "ViewTooOld"]
     );
     assert_eq!(kinds_with(Error::is_absent), ["NoSuchPool", "NoSuchTree"]);
     let with_offset = kinds_with(|error| error.offset() == Some(77));
