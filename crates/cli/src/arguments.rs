@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use everleaf::{
-    Bounds, CodecKind, DamagedPart, Engine, ErrorKind, FlushKind, LineStore, MediumChoice, Options,
-    Store, Tree, TreeOptions,
+    Bounds, CodecKind, DamagedPart, Engine, Error, ErrorKind, FlushKind, LineStore, MediumChoice,
+    Options, Store, Tree, TreeOptions,
 };
 use lab::arguments::{any_of, engine_of};
 use lab::output_file::InputFile;
@@ -54,6 +54,8 @@ pub(crate) struct PoolArgs {
     pub(crate) wait: Duration,
 }
 
+/// How often a command that reads in place begins, before it reads a copy.
+const ATTEMPTS_IN_PLACE: u32 = 3;
 /// The pause between two attempts to open a pool that another process has open.
 const REST: Duration = Duration::from_millis(5);
 
@@ -141,21 +143,34 @@ impl PoolArgs {
         Ok(store)
     }
 
-    /// Opens the pool to be read for a short time, beside other readers, and beside a writer, if one
-    /// has it open. Nothing is written, so this works on a full disk and on a read-only file system.
-    /// Notes if a tree is damaged.
-    pub(crate) fn read(&self, context: Context) -> Result<Store, Failure> {
-        self.opened(context, || self.options().read_only(true).open(&self.pool))
+    /// Reads the pool in a short time, in place, also beside a process that writes it. If that process
+    /// overtakes the reader, `read` begins again, at most twice; then it reads a copy. Nothing is
+    /// written, so this works on a full disk and on a read-only file system. Notes if a tree is
+    /// damaged.
+    pub(crate) fn read<T>(
+        &self,
+        context: Context,
+        read: impl Fn(&Store) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let options = self.options().read_only(true);
+        for _ in 0..ATTEMPTS_IN_PLACE {
+            let store = self.opened(context, || options.open(&self.pool))?;
+            match read(&store) {
+                Err(Failure::Store(error)) if is_overtaken(&error) => {}
+                found => return found,
+            }
+        }
+        read(&self.read_for_long(context)?)
     }
 
-    /// Opens the pool to be read for a long time: no writer is kept out meanwhile, if the disk has
-    /// room for a copy of the pool.
+    /// Opens the pool to be read for a long time: from a copy, so that no writer overtakes the reader,
+    /// if the disk has room for one.
     pub(crate) fn read_for_long(&self, context: Context) -> Result<Store, Failure> {
         let options = self.options().read_only(true).read_from_copy(true);
         self.opened(context, || options.open(&self.pool))
     }
 
-    /// Opens the pool to be read, as [`PoolArgs::read`] does, even if its file or its log is damaged,
+    /// Opens the pool to be read, as [`PoolArgs::read_for_long`] does, even if its file or its log is damaged,
     /// or the log is missing.
     pub(crate) fn read_damaged(&self, context: Context) -> Result<Store, Failure> {
         self.opened(context, || self.options().open_damaged(&self.pool))
@@ -242,6 +257,11 @@ impl PoolArgs {
     pub(crate) fn is_new(&self) -> bool {
         std::fs::metadata(&self.pool).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
+}
+
+/// Whether a process that writes the pool has overtaken a reader.
+pub(crate) fn is_overtaken(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::ViewTooOld { limit: None })
 }
 
 fn has_no_entry(store: &Store) -> everleaf::Result<bool> {

@@ -119,9 +119,7 @@ pub(super) fn violations_among(
 
 /// Mends the copies that are lost. If there are none, the pool is not opened for writing.
 fn repair(args: &Args, context: Context) -> Result<Vec<LostCopy>, Failure> {
-    let store = args.pool.read(context)?;
-    let lost = store.lost_copies()?;
-    drop(store);
+    let lost = args.pool.read(context, |store| Ok(store.lost_copies()?))?;
     if lost.is_empty() {
         return Ok(Vec::new());
     }

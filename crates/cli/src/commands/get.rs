@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 
+use everleaf::Value;
 use serde_json::Map;
 
 use crate::arguments::{PoolArgs, TreeArgs};
@@ -70,11 +71,21 @@ impl GetArgs {
     }
 }
 
+/// A key of a tree, its value, and how both are printed.
+struct Found {
+    forms: EntryForms,
+    key: Vec<u8>,
+    value: Option<Value>,
+}
+
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.read(context)?;
-    let tree = args.get.tree.open(&store)?;
-    let forms = args.get.forms.of_tree(&tree);
-    let key = forms.key_argument(&args.get.key)?;
-    let value = tree.get(&key)?;
-    args.get.answer(context, &forms, &key, value.as_deref())
+    let found = args.pool.read(context, |store| {
+        let tree = args.get.tree.open(store)?;
+        let forms = args.get.forms.of_tree(&tree);
+        let key = forms.key_argument(&args.get.key)?;
+        let value = tree.get(&key)?;
+        Ok(Found { forms, key, value })
+    })?;
+    args.get
+        .answer(context, &found.forms, &found.key, found.value.as_deref())
 }

@@ -326,8 +326,7 @@ impl TreeReport {
 }
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    let store = args.pool.read(context)?;
-    let report = Report::of(&store)?;
+    let report = args.pool.read(context, Report::of)?;
     context.say(&report, report.words())?;
     Ok(Answer::from_bool(report.is_whole()))
 }

@@ -5,9 +5,9 @@ use std::io::Write;
 use everleaf::Store;
 use serde::Serialize;
 
-use crate::arguments::PoolArgs;
+use crate::arguments::{PoolArgs, is_overtaken};
 use crate::context::{Context, write_json};
-use crate::failure::{Answer, Outcome};
+use crate::failure::{Answer, Failure, Outcome};
 use crate::{progress, text};
 
 #[derive(clap::Args, Debug)]
@@ -25,18 +25,17 @@ struct Row {
     keys: Option<u64>,
 }
 
-pub(crate) fn run(args: &Args, context: Context) -> Outcome {
-    print(&args.pool.read(context)?, context)
-}
-
-/// Prints the trees of a store.
-pub(super) fn print(store: &Store, context: Context) -> Outcome {
+fn rows(store: &Store) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for info in store.trees()? {
         let (engine, codec) = info.kind.map_or(("unknown", "unknown"), |kind| {
             (kind.engine.name(), kind.codec.name())
         });
-        let keys = store.open_tree(&info.name).and_then(|tree| tree.len()).ok();
+        let keys = match store.open_tree(&info.name).and_then(|tree| tree.len()) {
+            Ok(keys) => Some(keys),
+            Err(error) if is_overtaken(&error) => return Err(error.into()),
+            Err(_) => None,
+        };
         rows.push(Row {
             name: info.name,
             engine,
@@ -44,11 +43,25 @@ pub(super) fn print(store: &Store, context: Context) -> Outcome {
             keys,
         });
     }
+    Ok(rows)
+}
+
+pub(crate) fn run(args: &Args, context: Context) -> Outcome {
+    let rows = args.pool.read(context, rows)?;
+    print_rows(&rows, context)
+}
+
+/// Prints the trees of a store.
+pub(super) fn print(store: &Store, context: Context) -> Outcome {
+    print_rows(&rows(store)?, context)
+}
+
+fn print_rows(rows: &[Row], context: Context) -> Outcome {
     let mut output = Context::output();
     if context.json {
         write_json(&mut output, &serde_json::json!({ "trees": rows }))?;
     } else {
-        for row in &rows {
+        for row in rows {
             let keys = row
                 .keys
                 .map_or("damaged".to_owned(), |keys| progress::many(keys, "key"));

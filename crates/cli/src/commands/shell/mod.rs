@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let is_new = args.pool.is_new() && !args.read_only;
     interrupt::gently();
     let store = if args.read_only {
-        args.pool.read(context)?
+        args.pool.read_for_long(context)?
     } else {
         args.pool.open(context, true)?
     };
