@@ -1,6 +1,5 @@
 //! Copies of stores that are in use, by this process or by another.
 
-use std::ffi::OsString;
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,18 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engines::{Error, ErrorKind, Result};
-use medium::file::{CopyTarget, Disk, PRIVATE_MODE, share_access};
+use medium::file::{CopyTarget, Disk, share_access};
+use medium::folder::NewFile;
 use medium::{FilePlace, Grown, LimitedBy, LogError, MediumError};
 use rustix::io::Errno;
 
-use crate::beside::ReadSource;
+use crate::open_store::ReadSource;
 use crate::options::{LockedPool, locked_to_read, log_place};
 use crate::{Options, Store};
 
 /// How often a copy is tried if the holder of the pool changes meanwhile.
-pub(crate) const ATTEMPTS: u32 = 5;
+const ATTEMPTS: u32 = 5;
 /// How long to sleep before the next attempt.
-pub(crate) const REST: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(20);
 
 /// A copy that is made under another name beside its place, and renamed when it is whole.
 pub(crate) struct NewCopy {
@@ -77,12 +77,12 @@ impl NewCopy {
         if place.is_taken() {
             return Err(refused(Errno::EXIST.into()));
         }
-        let NewFile { place: part, file } = make_beside(&place, "part").map_err(refused)?;
+        let NewFile { place: part, file } = place.make_beside("part").map_err(refused)?;
         if let Some(pool) = pool {
             // If this fails, only this user may read the copy.
             let _ = share_access(&file, pool);
         }
-        let spool = match make_unnamed(&place) {
+        let spool = match place.make_unnamed() {
             Ok(spool) => spool,
             Err(error) => {
                 let _ = part.remove(&file);
@@ -121,46 +121,6 @@ impl NewCopy {
         }
         copied.map_err(|error| of_copy(error, &self.path, self.length))
     }
-}
-
-/// A file that was just made.
-struct NewFile {
-    place: FilePlace,
-    file: File,
-}
-
-/// Makes a file in the folder of `place`, readable by its owner only, under a name that was not
-/// taken.
-fn make_beside(place: &FilePlace, what: &str) -> io::Result<NewFile> {
-    let mut number = 0;
-    loop {
-        let mut name = OsString::from(".");
-        name.push(place.name());
-        name.push(format!(".{}.{number}.{what}", std::process::id()));
-        let beside = place.with_name(name);
-        match beside.make(PRIVATE_MODE) {
-            Ok(file) => {
-                return Ok(NewFile {
-                    place: beside,
-                    file,
-                });
-            }
-            // An earlier process with the same number has left a file of this name.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// Makes a file on the file system of `place` that has no name, and ends with its last descriptor.
-pub(crate) fn make_unnamed(place: &FilePlace) -> io::Result<File> {
-    if let Ok(file) = place.make_unnamed() {
-        return Ok(file);
-    }
-    // The file system cannot make files without a name.
-    let NewFile { place, file } = make_beside(place, "spool")?;
-    place.remove(&file)?;
-    Ok(file)
 }
 
 impl Store {

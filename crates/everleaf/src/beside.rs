@@ -37,13 +37,18 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engines::{Error, ErrorKind, Result};
 use medium::file::{CopyTarget, Disk, FileMoment, PoolUse, ViewedPool};
 use medium::{FileOptions, FilePlace, LimitedBy, LogError, MediumError};
 
-use crate::backup::{ATTEMPTS, REST, make_unnamed};
 use crate::options::{LockedPool, NamedPool, locked_to_read, log_place};
+
+/// How often a copy is tried if the holder of the pool changes meanwhile.
+const ATTEMPTS: u32 = 5;
+/// How long to sleep before the next attempt.
+const REST: Duration = Duration::from_millis(20);
 
 /// A pool that is to be read.
 pub(crate) enum PoolToRead {
@@ -59,13 +64,6 @@ pub(crate) struct CopiedPool {
     pub(crate) copy: File,
     /// Where the pool itself lies.
     pub(crate) place: FilePlace,
-}
-
-/// The file that a store is only read from.
-pub(crate) struct ReadSource {
-    pub(crate) file: File,
-    /// Where its log lies; `None` if it is a copy, which needs none.
-    pub(crate) log_place: Option<FilePlace>,
 }
 
 /// A view of a pool, and where the pool lies.
@@ -124,7 +122,11 @@ pub(crate) fn find_to_read(path: &Path, from_copy: bool) -> Result<PoolToRead> {
             // A process has begun to write meanwhile.
             Ok(None) => {}
             // There is no room, or the folder is read-only, or the pool is damaged.
-            Err(_) => return Ok(PoolToRead::Locked(locked_to_read(path)?)),
+            Err(_) => {
+                if let Ok(locked) = locked_to_read(path) {
+                    return Ok(PoolToRead::Locked(locked));
+                }
+            }
         }
     }
     let why = "it is open there on a medium without a log, such as mapped memory; wait for its end, or open it there with \
@@ -181,7 +183,8 @@ fn copy_unwritten(locked: LockedPool) -> Result<Option<CopiedPool>> {
     }
     let needs_log = medium::File::needs_log(&file, mark_offset).map_err(MediumError::from)?;
     if needs_log {
-        return Ok(None);
+        // The log is missing, or a process is just closing the pool. The way with the lock finds out.
+        return Err(refused(std::io::ErrorKind::NotFound.into()));
     }
     let copied = medium::File::copy_closed_to_read(again()?, &target);
     copied.map_err(MediumError::from)?;
@@ -213,6 +216,15 @@ enum NewTarget {
 }
 
 impl NewTarget {
+    fn make(place: &FilePlace) -> std::io::Result<CopyTarget> {
+        let copy = place.make_unnamed()?;
+        let spool = place.make_unnamed()?;
+        Ok(CopyTarget {
+            copy: Arc::new(Disk(copy)),
+            spool: Arc::new(Disk(spool)),
+        })
+    }
+
     /// Makes two files without a name in the folder of the pool, if it has room.
     fn beside(place: &FilePlace, pool: &File) -> Result<Self> {
         let log = place.with_suffix(".log").open(false).ok();
@@ -230,12 +242,8 @@ impl NewTarget {
             );
             return Ok(Self::NoRoom(why));
         }
-        let made = make_unnamed(place).and_then(|copy| Ok((copy, make_unnamed(place)?)));
-        match made {
-            Ok((copy, spool)) => Ok(Self::Made(CopyTarget {
-                copy: Arc::new(Disk(copy)),
-                spool: Arc::new(Disk(spool)),
-            })),
+        match Self::make(place) {
+            Ok(target) => Ok(Self::Made(target)),
             Err(source) => Ok(Self::NoRoom(format!(
                 "no file can be made in its folder, where its copy would lie ({source}); give write permission there, or wait \
                  for its end"

@@ -1,5 +1,6 @@
 //! A store while it is open: shared by the handles of the store and of its trees.
 
+use std::fs::File;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,10 +13,8 @@ use medium::file::InPlace;
 use medium::{FileLock, FilePlace, Lsn, MediumError, Process, Survives};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::Options;
 use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
-use crate::beside::ReadSource;
 use crate::recovery::{OpenTrees, Recovered, Recovery};
 use crate::store_duty::{DutyTurn, StoreDuty};
 use crate::violation::StoreViolation;
@@ -29,6 +28,16 @@ const UNSYNCED_FOLDER: &str = "the file system cannot sync folders: if the power
 /// The note about a store that is read from a copy.
 const READ_FROM_COPY: &str = "this is a copy of the pool, as it was at one moment of the open; a process that writes the pool may have \
                               changed it since";
+
+/// The file that a store is only read from.
+pub(crate) struct ReadSource {
+    pub(crate) file: File,
+    /// Where its log lies; `None` if it is a copy, which needs none.
+    pub(crate) log_place: Option<FilePlace>,
+}
+
+/// Opens a store that is only read again.
+pub(crate) type Reopen = Box<dyn Fn(&Path) -> Result<SharedStore> + Send + Sync>;
 
 /// A pool, its open trees, and what opening it took.
 ///
@@ -56,8 +65,8 @@ pub(crate) struct OpenStore {
     /// How the store finds out whether it was overtaken, if it is read in place. The pool goes before
     /// it.
     in_place: Option<InPlace>,
-    /// The options of the open, if the store is only read.
-    options: Option<Box<Options>>,
+    /// How it is opened again, if it is only read.
+    reopen: Option<Reopen>,
     process: Process,
     // The pool is locked until everything else of it is closed.
     lock: Option<FileLock>,
@@ -213,7 +222,7 @@ impl OpenStore {
             backend,
             source,
             in_place: None,
-            options: None,
+            reopen: None,
             lock: None,
         }
     }
@@ -223,9 +232,18 @@ impl OpenStore {
         self.in_place = Some(in_place);
     }
 
-    /// Says how the store was opened.
-    pub(crate) fn opened_with(&mut self, options: Options) {
-        self.options = Some(Box::new(options));
+    /// Says how the store is opened again.
+    pub(crate) fn reopen_by(&mut self, reopen: Reopen) {
+        self.reopen = Some(reopen);
+    }
+
+    /// Opens a store that is only read again, as of a newer moment; `None` for any other store.
+    pub(crate) fn reopened(&self) -> Result<Option<SharedStore>> {
+        self.expect_own_process()?;
+        match &self.reopen {
+            Some(reopen) => reopen(self.absolute_path()).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// A path that still leads to the pool if the working directory has changed since the open.
@@ -234,11 +252,6 @@ impl OpenStore {
             Some(place) if self.path.is_relative() => place.path(),
             _ => &self.path,
         }
-    }
-
-    /// The options of the open, if the store is only read.
-    pub(crate) fn options(&self) -> Option<&Options> {
-        self.options.as_deref()
     }
 
     /// Whether a process that writes the pool can overtake the store.

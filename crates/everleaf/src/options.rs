@@ -22,8 +22,9 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::Store;
 use crate::backend::StoreOpening;
-use crate::beside::{CopiedPool, FoundView, PoolToRead, ReadSource, find_to_read, find_view};
+use crate::beside::{CopiedPool, FoundView, PoolToRead, find_to_read, find_view};
 use crate::idle;
+use crate::open_store::{ReadSource, Reopen};
 use crate::recovery::{self, Terms};
 
 /// The least memory for written pages.
@@ -320,7 +321,8 @@ impl Options {
     }
 
     /// The most bytes that the log on [`MediumChoice::File`] grows to: it gets up to twice as large
-    /// whenever it is half full, but not larger than the pool's file. After a second without a
+    /// whenever it is half full, but not larger than the pool's file, unless another process reads the
+    /// pool ([`Options::read_only`]). After a second without a
     /// write it is cut down to the size of a new log. Default: 2 GiB.
     pub fn log_bytes_max(mut self, log_bytes_max: u64) -> Self {
         self.log_bytes_max = Some(log_bytes_max);
@@ -669,7 +671,7 @@ impl Options {
         if !self.read_from_copy
             && let Some(store) = self.open_in_place(path, start)
         {
-            return Ok(store.opened_with(self.clone()));
+            return Ok(store.reopened_by(self.reopen()));
         }
         let store = match find_to_read(path, self.read_from_copy)? {
             PoolToRead::Locked(LockedPool { file, place, lock }) => {
@@ -690,7 +692,12 @@ impl Options {
                 self.finish(path, image, start, Some(place), Some(source))?
             }
         };
-        Ok(store.opened_with(self.clone()))
+        Ok(store.reopened_by(self.reopen()))
+    }
+
+    fn reopen(&self) -> Reopen {
+        let options = self.clone();
+        Box::new(move |path| Ok(options.open(path)?.inner))
     }
 
     /// Opens the pool to be read in place; `None` if that fails. The error does not count: the pool

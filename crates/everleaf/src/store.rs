@@ -14,12 +14,11 @@ use medium::{FilePlace, FileStat, LineForm, Survives};
 use pool::{DamagedRoot, Encodings, LostCopy, NewTree, Roots, TreeRoot};
 
 use crate::backend::{Backend, OpenTree, StoreOpening};
-use crate::beside::ReadSource;
-use crate::open_store::{OpenStore, SharedStore};
+use crate::open_store::{OpenStore, ReadSource, Reopen, SharedStore};
 use crate::recovery::{DamagedPart, NotRecovered, Recovered, Recovery};
 use crate::tree_types::{EntryTypes, TypeFit, WantedEntries, encodings_of_words, mismatch};
 use crate::violation::{StoreViolation, of_class};
-use crate::{Options, Tree, TreeOptions, WordTree};
+use crate::{Tree, TreeOptions, WordTree};
 
 /// A file with named trees. Cheap to clone; closed cleanly when the last clone and the last tree of
 /// it are dropped.
@@ -132,20 +131,20 @@ impl Store {
         self
     }
 
-    /// The store, which was opened with these options to be only read.
-    pub(crate) fn opened_with(mut self, options: Options) -> Self {
+    /// The store, which is only read, and is opened again by `reopen`.
+    pub(crate) fn reopened_by(mut self, reopen: Reopen) -> Self {
         // No other handle of it exists yet.
         if let Some(inner) = self.inner.get_mut() {
-            inner.opened_with(options);
+            inner.reopen_by(reopen);
         }
         self
     }
 
-    /// Opens a store that is [only read](Options::read_only) again, as of a newer moment: everything
+    /// Opens a store that is [only read](crate::Options::read_only) again, as of a newer moment: everything
     /// that another process had acknowledged as durable before this call is there. For a store that
     /// was overtaken ([`ErrorKind::ViewTooOld`]), or that shows what was long ago. This store and its
     /// trees stay as they are; trees have to be opened from the new one. Costs and errors are those
-    /// of [`Options::open`]. A store that is not only read shows every write at once, so this gives
+    /// of [`Options::open`](crate::Options::open). A store that is not only read shows every write at once, so this gives
     /// another handle of it.
     ///
     /// ```
@@ -163,16 +162,11 @@ impl Store {
     /// # Ok::<(), everleaf::Error>(())
     /// ```
     pub fn refresh(&self) -> Result<Self> {
-        self.at_any_moment(self.inner.expect_own_process())?;
-        match self.inner.options() {
-            Some(options) => options.open(self.inner.absolute_path()),
+        let reopened = self.inner.reopened();
+        match reopened.map_err(|error| self.inner.name_path(error))? {
+            Some(inner) => Ok(Self { inner }),
             None => Ok(self.clone()),
         }
-    }
-
-    /// Does the same as [`Store::at`], for what does not come from the pool.
-    fn at_any_moment<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|error| self.inner.name_path(error))
     }
 
     /// The store, with a note for each part of the pool's files that is missing.

@@ -196,8 +196,9 @@ impl Tree {
     }
 
     /// The engine beneath, for comparisons. Its errors lack the pool's path, and it tries a write
-    /// to a full pool only once. In a store that is only read it accepts writes, which are lost. It
-    /// writes any bytes to a tree that has encodings.
+    /// to a full pool only once. In a store that is only read it accepts writes, which are lost, and
+    /// it does not notice when another process has overtaken the store. It writes any bytes to a
+    /// tree that has encodings.
     #[inline(always)]
     pub fn index(&self) -> &dyn Index {
         &*self.striped

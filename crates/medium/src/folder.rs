@@ -28,6 +28,9 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::Grown;
 use crate::testing::refusal::{SystemCall, grant};
 
+/// The permissions of files that no other user may read.
+const OWNER_ONLY: u32 = 0o600;
+
 /// The most symbolic links that lead from one to the next.
 const LINKS_MAX: u32 = 40;
 
@@ -212,6 +215,15 @@ pub enum Displacement {
     Moved,
 }
 
+/// A file that was just made.
+#[derive(Debug)]
+pub struct NewFile {
+    /// Where it lies.
+    pub place: FilePlace,
+    /// The file.
+    pub file: File,
+}
+
 /// A name in a folder, whether or not a file has it.
 #[derive(Clone, Debug)]
 pub struct FilePlace {
@@ -323,17 +335,43 @@ impl FilePlace {
         self.open_as(flags, Mode::from_raw_mode(mode))
     }
 
+    /// Makes a file in the same folder, readable by its owner only, under a name that was not taken:
+    /// hidden, and ending with `what`.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn make_beside(&self, what: &str) -> io::Result<NewFile> {
+        let mut number = 0;
+        loop {
+            let mut name = OsString::from(".");
+            name.push(&self.name);
+            name.push(format!(".{}.{number}.{what}", std::process::id()));
+            let place = self.with_name(name);
+            match place.make(OWNER_ONLY) {
+                Ok(file) => return Ok(NewFile { place, file }),
+                // An earlier process with the same number has left a file of this name.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Makes a file in the same folder that has no name, readable by its owner only. It ends with its
     /// last descriptor.
     ///
     /// # Errors
-    /// If the system refuses, or its file system has no files without a name.
+    /// If the system refuses.
     pub fn make_unnamed(&self) -> io::Result<File> {
         grant(SystemCall::MakeFile)?;
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let made = retry_on_intr(|| openat(&self.folder, ".", flags, mode))?;
-        Ok(made.into())
+        let mode = Mode::from_raw_mode(OWNER_ONLY);
+        if let Ok(made) = retry_on_intr(|| openat(&self.folder, ".", flags, mode)) {
+            return Ok(made.into());
+        }
+        // The file system cannot make files without a name.
+        let NewFile { place, file } = self.make_beside("spool")?;
+        place.remove(&file)?;
+        Ok(file)
     }
 
     fn open_as(&self, flags: OFlags, mode: Mode) -> io::Result<File> {

@@ -11,8 +11,8 @@ use rangemap::RangeSet;
 use rustix::fs::{SeekFrom, seek};
 
 use crate::error::{MapError, MediumError, not_allocated};
-use crate::file::unless_mapped;
 use crate::io::Io;
+use crate::presence::unless_mapped;
 
 /// The unit in which a medium gives room on its disk back: 64 KiB.
 pub const RELEASE_BYTES: u64 = 1 << 16;

@@ -38,6 +38,7 @@ mod medium;
 mod memory;
 mod names;
 mod node;
+mod presence;
 mod process;
 #[doc(hidden)]
 pub mod progress;

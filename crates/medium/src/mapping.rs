@@ -13,10 +13,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use crate::Extent;
 use crate::addresses::{AddressRange, NotMapped, page_bytes};
 use crate::error::{Grown, LimitedBy, MapError, MediumError, address_space_limit, not_allocated};
-use crate::file::unless_mapped;
 use crate::holes::Holes;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
 use crate::io::{Disk, Io, is_full};
+use crate::presence::unless_mapped;
 
 /// Plain memory has this length of mapped pages from the beginning, or its limit if that is less.
 const MEMORY_BYTES_AT_FIRST: u64 = 1 << 16;

@@ -31,11 +31,11 @@ use super::find::{LogAccess, open_log, read_mark};
 use super::layout::{BLOCK_BYTES, Header, LENGTH, LogMark, RING, first_word, lines_of};
 use super::log::{FoundHeader, FrameReader, Log, LogItem, LogSizes};
 use super::open::write_mark;
-use super::presence::say_mapped;
 use super::replay::{LogRemnant, look_behind, lost};
 use super::{File, Sizes};
 use crate::folder::FilePlace;
 use crate::io::{Disk, Io, sync_whole, write_all};
+use crate::presence::say_mapped;
 use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.

@@ -5,7 +5,7 @@
 //!
 //! # Opening
 //!
-//! 1. The reader says that it maps the file (`presence`). From now on no process cuts the file.
+//! 1. The reader says that it maps the file (`crate::presence`). From now on no process cuts the file.
 //! 2. It maps the file privately. A page to which nothing is stored shows the file as it is at the
 //!    moment of each load.
 //! 3. It reads the frames of the log, from the start that the header names to the first frame that
@@ -47,13 +47,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::{LogError, refused};
 use super::find::{LogAccess, LogFile, find, open_log};
-use super::layout::{ANNOUNCEMENT, ANNOUNCEMENT_BYTES, Announcement, LogMark};
+use super::layout::{ANNOUNCEMENT, ANNOUNCEMENT_BYTES, CheckpointNotice, LogMark};
 use super::log::{Log, LogSizes};
 use super::open::replay_into;
-use super::presence::say_mapped;
 use super::{File, FileOptions};
 use crate::folder::FilePlace;
 use crate::io::{Disk, Io, read_all};
+use crate::presence::say_mapped;
 use crate::{Dax, LINE_BYTES, Medium, MediumError};
 
 /// How often an announcement is read again that fails its check, because it is just being written.
@@ -239,7 +239,7 @@ fn announced(log: &dyn Io) -> Result<Option<u64>, LogError> {
     for _ in 0..ATTEMPTS_MAX {
         let mut bytes = [0; ANNOUNCEMENT_BYTES];
         read_all(log, &mut bytes, ANNOUNCEMENT).map_err(refused("read the log"))?;
-        if let Some(Announcement(position)) = Announcement::decode(&bytes) {
+        if let Some(CheckpointNotice(position)) = CheckpointNotice::decode(&bytes) {
             return Ok(Some(position));
         }
         std::thread::yield_now();

@@ -323,9 +323,9 @@ pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
 ///
 /// Word 0 is the magic number, word 1 the position, word 2 its complement. Zeros stand for position 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Announcement(pub(super) u64);
+pub(super) struct CheckpointNotice(pub(super) u64);
 
-impl Announcement {
+impl CheckpointNotice {
     pub(super) fn encode(self) -> [u8; ANNOUNCEMENT_BYTES] {
         let mut bytes = [0; ANNOUNCEMENT_BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());

@@ -10,7 +10,7 @@ use super::Sizes;
 use super::append::Buffer;
 use super::error::{LogError, refused};
 use super::layout::{
-    ANNOUNCEMENT, Announcement, BLOCK_BYTES, CAPACITY_MIN, FRAME_HEADER_BYTES, FrameHeader,
+    ANNOUNCEMENT, BLOCK_BYTES, CAPACITY_MIN, CheckpointNotice, FRAME_HEADER_BYTES, FrameHeader,
     HEADER_BYTES, HEADERS, Header, NoHeader, POSITION_MAX, RING, SEQUENCE_MAX, VERSION,
 };
 use crate::io::{Io, data_from, is_full, read_all, sync_whole, write_all};
@@ -204,7 +204,11 @@ impl Log {
         if Mutant::Unannounced.is_planted() {
             return Ok(());
         }
-        write_all(&*self.io, &Announcement(position).encode(), ANNOUNCEMENT)
+        write_all(
+            &*self.io,
+            &CheckpointNotice(position).encode(),
+            ANNOUNCEMENT,
+        )
     }
 
     /// Writes both copies of a new log's header. If either is damaged later, the other one shows

@@ -21,7 +21,6 @@ use super::layout::{BLOCK_BYTES, CAPACITY_MIN, Header, LogMark, LogRange, RANGES
 use super::log::{Log, LogSizes, NewestHeader};
 use super::pages::PAGE_LINES;
 use super::places::StorePlaces;
-use super::presence::unless_mapped;
 use super::private::Private;
 use super::release::Released;
 use super::replay::{Replay, Replayed, expect_nothing_later, replay};
@@ -33,6 +32,7 @@ use crate::error::address_space_limit;
 use crate::folder::FilePlace;
 use crate::io::{Disk, Io, Through, is_full, keep_room, sync_whole, write_all};
 use crate::mapping::{Mapping, expect_random_loads};
+use crate::presence::unless_mapped;
 use crate::process::OwnFiles;
 use crate::testing::Hooked;
 use crate::testing::mutant::Mutant;

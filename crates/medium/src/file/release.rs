@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::error::refused;
-use super::presence::unless_mapped;
 use super::{Core, File};
 use crate::holes::{Holes, units_of};
+use crate::presence::unless_mapped;
 use crate::testing::mutant::Mutant;
 use crate::{MediumError, RELEASE_BYTES};
 

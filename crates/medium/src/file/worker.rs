@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::presence::is_mapped;
 use super::{Core, Durability};
+use crate::presence::is_mapped;
 use crate::{Duty, GivenDuty, MediumError, NextTurn};
 
 /// A log to which nothing is appended for this long is sealed.

@@ -41,7 +41,7 @@ fn is_taken(error: &io::Error) -> bool {
 ///
 /// # Errors
 /// If a writer is just cutting the file, or the file system has no such locks.
-pub(super) fn say_mapped(file: &File) -> io::Result<()> {
+pub(crate) fn say_mapped(file: &File) -> io::Result<()> {
     set_lock(file, libc::F_RDLCK)
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn unless_mapped(file: &File, cut: impl FnOnce() -> io::Result<()>) -
 }
 
 /// Whether a reader maps the file.
-pub(super) fn is_mapped(file: &File) -> bool {
+pub(crate) fn is_mapped(file: &File) -> bool {
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
