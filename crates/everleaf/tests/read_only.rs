@@ -301,6 +301,9 @@ fn a_reader_refuses_what_a_writer_refuses() -> Result<()> {
             .to_string()
             .contains("is missing")
     );
+    let copier = Options::new().read_only(true).read_from_copy(true);
+    let missing = copier.open(&path).unwrap_err();
+    assert!(missing.to_string().contains("is missing"), "{missing}");
     fs::write(&log, &bytes[..bytes.len() / 2]).unwrap();
     assert!(
         reader(&path)

@@ -913,7 +913,8 @@ fn a_pool_is_read_beside_the_process_that_writes_it() {
 #[test]
 fn a_slow_scan_keeps_no_writer_out() {
     let (_folder, pool) = pool();
-    let lines: String = (0..20_000).map(|key| format!("{key:05}\told\n")).collect();
+    let lines: Vec<String> = (0..20_000).map(|key| format!("{key:05}\told\n")).collect();
+    let lines = lines.concat();
     run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
     let mut scan = everleaf()
         .args(on("scan", &pool, &[]))
