@@ -428,24 +428,30 @@ impl NewTreeArgs {
         Ok(forms.of_new_tree(self.new_codec()))
     }
 
-    /// The tree; made if it is missing. An existing one must have the codec and the engine that
-    /// were asked for, if any were.
-    pub(crate) fn open(&self, store: &Store) -> Result<Tree, Failure> {
+    /// The tree, to be written to in these forms; made if it is missing. An existing one must have
+    /// the codec and the engine that were asked for, if any were. A new one remembers the types of
+    /// keys and values, if both are given.
+    pub(crate) fn open(&self, store: &Store, forms: &EntryForms) -> Result<Tree, Failure> {
         let name = self.tree.name(store)?;
         let found = store.trees()?.into_iter().find(|tree| tree.name == name);
-        if found.is_some() && self.codec.is_none() && self.engine.is_none() {
-            return Ok(store.open_tree(&name)?);
+        let is_there = found.is_some();
+        if is_there && self.codec.is_none() && self.engine.is_none() {
+            return forms.to_write(store, store.open_tree(&name)?);
         }
         let default = found.and_then(|tree| tree.kind).unwrap_or_default();
         let engine = self.engine.unwrap_or(default.engine);
         let codec = self.codec.unwrap_or(default.codec);
-        Ok(store.tree_with(
-            &name,
-            TreeOptions {
-                engine,
-                codec,
-                ..TreeOptions::default()
-            },
-        )?)
+        let options = TreeOptions {
+            engine,
+            codec,
+            ..TreeOptions::default()
+        };
+        if is_there {
+            return forms.to_write(store, store.tree_with(&name, options)?);
+        }
+        match forms.encodings() {
+            Some(encodings) => Ok(store.encoded_tree(&name, options, &encodings)?),
+            None => Ok(store.tree_with(&name, options)?),
+        }
     }
 }

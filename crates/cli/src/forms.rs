@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use everleaf::{Bounds, CodecKind, Tree};
+use everleaf::{Bounds, CodecKind, Encodings, Store, Tree};
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
@@ -70,9 +70,16 @@ struct KnownTypes {
 }
 
 impl KnownTypes {
-    /// The types with which a tree was made. Trees do not remember them yet, so there are none.
-    fn of_tree(_tree: &Tree) -> Self {
-        Self::default()
+    /// The types with which a tree was made. None if they are a program's own: their keys and values
+    /// are read and printed as bytes.
+    fn of_tree(tree: &Tree) -> Self {
+        let Some(encodings) = tree.encodings() else {
+            return Self::default();
+        };
+        Self {
+            key: FieldType::of_encoding(&encodings.key),
+            value: FieldType::of_encoding(&encodings.value),
+        }
     }
 }
 
@@ -177,6 +184,39 @@ fn read_word(text: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 impl EntryForms {
+    /// The encodings of keys and values in these forms, if both have types.
+    pub(crate) fn encodings(&self) -> Option<Encodings> {
+        match (&self.key, &self.value) {
+            (FieldForm::Typed(key), FieldForm::Typed(value)) => Some(Encodings {
+                key: key.encoding(),
+                value: value.encoding(),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The tree, to be written to in these forms. A tree that knows its types takes no others.
+    pub(crate) fn to_write(&self, store: &Store, tree: Tree) -> Result<Tree, Failure> {
+        match self.encodings() {
+            Some(wanted) if tree.encodings().is_some() => {
+                Ok(store.encoded_tree(tree.name(), tree.kind(), &wanted)?)
+            }
+            _ => Ok(tree),
+        }
+    }
+
+    /// The tree, to remove keys in these forms from it. The type of its values does not matter.
+    pub(crate) fn to_remove(&self, store: &Store, tree: Tree) -> Result<Tree, Failure> {
+        let (FieldForm::Typed(key), Some(known)) = (&self.key, tree.encodings()) else {
+            return Ok(tree);
+        };
+        let wanted = Encodings {
+            key: key.encoding(),
+            value: known.value.clone(),
+        };
+        Ok(store.encoded_tree(tree.name(), tree.kind(), &wanted)?)
+    }
+
     /// The forms of dumps: words as numbers, records in escaped form.
     pub(crate) fn of_dump(codec: CodecKind) -> Self {
         let as_printed = FormArgs {

@@ -225,7 +225,10 @@ impl Args {
             let number = line.number;
             let tree = match trees.get(&line.tree) {
                 Some(tree) => tree.clone(),
-                None => open_tree(store, input, &line)?,
+                None => {
+                    let tree = open_tree(store, input, &line)?;
+                    self.forms().of_tree(&tree).to_write(store, tree)?
+                }
             };
             trees.insert(line.tree.clone(), tree.clone());
             let step = self.step(tree, &line);

@@ -77,8 +77,9 @@ impl Args {
             self.entry(&value, &forms)?;
         }
         self.pool.write(context, |store| {
-            let (key, value) = self.entry(&value, &self.tree.forms(store, &self.forms)?)?;
-            Ok(write(&self.tree.open(store)?, &key, &value)?)
+            let forms = self.tree.forms(store, &self.forms)?;
+            let (key, value) = self.entry(&value, &forms)?;
+            Ok(write(&self.tree.open(store, &forms)?, &key, &value)?)
         })
     }
 }

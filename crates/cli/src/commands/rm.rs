@@ -117,6 +117,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     interrupt::gently();
     let tree = args.tree.open(&store)?;
     let forms = args.forms.of_tree(&tree);
+    let tree = forms.to_remove(&store, tree)?;
     let removed = match &args.key {
         Some(key) => tree.remove(forms.key_argument(key)?)?.into(),
         None => {

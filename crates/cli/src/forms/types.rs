@@ -92,6 +92,9 @@ const NAMED: [(&str, PartType); 17] = [
     ("unit", PartType::Unit),
 ];
 
+/// The name of the library's encoding of `()`.
+const UNIT_ENCODING: &str = "()";
+
 /// The name of a byte array, before its length.
 const BYTE_ARRAY: &str = "bytes:";
 
@@ -115,6 +118,31 @@ impl FromStr for PartType {
             "no type {name:?}; the types are {} and bytes:LENGTH; a comma joins the types of a tuple",
             names.join(", ")
         ))
+    }
+}
+
+impl PartType {
+    fn of_encoding(name: &str) -> Option<Self> {
+        if name == UNIT_ENCODING {
+            return Some(Self::Unit);
+        }
+        let length = name
+            .strip_prefix("bytes[")
+            .and_then(|rest| rest.strip_suffix(']'));
+        if let Some(length) = length {
+            return length.parse().ok().map(Self::ByteArray);
+        }
+        let is_library_name = |known: &str| known == name && known != "unit";
+        let named = NAMED.iter().find(|(known, _)| is_library_name(known));
+        named.map(|(_, found)| *found)
+    }
+
+    fn encoding(&self) -> String {
+        match self {
+            Self::Unit => UNIT_ENCODING.to_owned(),
+            Self::ByteArray(length) => format!("bytes[{length}]"),
+            other => other.to_string(),
+        }
     }
 }
 
@@ -159,6 +187,29 @@ impl fmt::Display for FieldType {
 }
 
 impl FieldType {
+    /// The type that the library's encoding of this name has; `None` if it is a program's own type.
+    pub(crate) fn of_encoding(name: &str) -> Option<Self> {
+        let is_unit = name == UNIT_ENCODING;
+        let parts = match name
+            .strip_prefix('(')
+            .and_then(|rest| rest.strip_suffix(')'))
+        {
+            Some(parts) if !is_unit => parts,
+            _ => name,
+        };
+        let parts: Option<Vec<PartType>> = parts.split(',').map(PartType::of_encoding).collect();
+        Some(Self { parts: parts? })
+    }
+
+    /// The name of the library's encoding.
+    pub(crate) fn encoding(&self) -> String {
+        let parts: Vec<String> = self.parts.iter().map(PartType::encoding).collect();
+        match parts.as_slice() {
+            [part] => part.clone(),
+            parts => format!("({})", parts.join(",")),
+        }
+    }
+
     /// The number of parts; 1 if it is no tuple.
     pub(crate) fn parts_count(&self) -> usize {
         self.parts.len()

@@ -162,3 +162,44 @@ fn keys_and_values_may_be_as_long_as_the_store_takes() {
     let got = run(&on("get", &pool, &[&key, "--raw", "--tree", "copy"])).expect(0);
     assert!(got.output == value, "another value");
 }
+
+/// A tree remembers its types, whether a program or the command has made it.
+#[test]
+fn a_tree_that_knows_its_types_needs_no_options() {
+    let (_folder, pool) = pool();
+    {
+        let store = Store::open(&pool).unwrap();
+        let scores = store.typed::<(String, u32), f64>("main").unwrap();
+        scores.put(&("ada".to_owned(), 1), &7.5).unwrap();
+        drop(scores);
+        store.close().unwrap();
+    }
+    run(&on("put", &pool, &["bob,2", "8.25"])).expect(0);
+    let scanned = run(&on("scan", &pool, &[])).expect(0);
+    assert_eq!(scanned.text(), "ada,1\t7.5\nbob,2\t8.25\n");
+    let one = run(&on("get", &pool, &["ada,1"])).expect(0);
+    assert_eq!(one.text(), "7.5\n");
+    let lines = run_with(&on("load", &pool, &[]), b"cid,3\t1\n").expect(0);
+    assert!(lines.errors.is_empty(), "{lines:?}");
+    run_with(&on("apply", &pool, &[]), b"put\tmain\tdan,4\t2\n").expect(0);
+    run(&on("rm", &pool, &["ada,1"])).expect(0);
+
+    let other = ["--key-type", "u64", "--value-type", "text"];
+    let said = run(&on("put", &pool, &[&["1", "x"], &other[..]].concat())).expect(3);
+    for named in ["(text,u32) -> f64", "u64 -> text"] {
+        assert!(said.errors.contains(named), "{said:?}");
+    }
+    run(&on("put", &pool, &["--hex", "00", "00"])).expect(3);
+
+    let store = Store::open(&pool).unwrap();
+    let scores = store.typed::<(String, u32), f64>("main").unwrap();
+    let mut keys = Vec::new();
+    for entry in scores.iter() {
+        keys.push(entry.unwrap().0);
+    }
+    let expected = [("bob", 2), ("cid", 3), ("dan", 4)];
+    assert_eq!(
+        keys,
+        expected.map(|(name, number)| (name.to_owned(), number))
+    );
+}

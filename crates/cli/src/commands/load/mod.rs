@@ -229,11 +229,12 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let start = Instant::now();
     let mut is_begun = false;
     let loaded = args.pool.write(context, |store| {
-        let tree = args.tree.open(store)?;
+        let forms = args.tree.forms(store, &args.forms)?;
+        let tree = args.tree.open(store, &forms)?;
         is_begun = true;
         let mut writes = Writes::new(store, &tree);
         let loaded = args.load(
-            &args.forms.of_tree(&tree),
+            &forms,
             &mut writes,
             &mut source,
             &input_name,

@@ -239,7 +239,7 @@ impl<'s> Session<'s> {
         let value = forms
             .read_value(args.value.as_bytes())
             .map_err(Failure::Usage)?;
-        let tree = named.open(self.store)?;
+        let tree = named.open(self.store, &forms)?;
         Ok(EntryToWrite { tree, key, value })
     }
 
@@ -279,6 +279,7 @@ impl<'s> Session<'s> {
         self.expect_writable()?;
         let OpenedTree { tree, forms } = self.opened(&args.tree, &args.forms)?;
         let key = forms.key_argument(&args.key)?;
+        let tree = forms.to_remove(self.store, tree)?;
         let removed = match &mut self.moment {
             Moment::Transaction(transaction) => transaction.remove(&tree, &key)?,
             _ => tree.remove(&key)?,
