@@ -50,7 +50,7 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
         ),
         run_of(
             "bad input",
-            "test --release --package everleaf --test bad_input --test salvage",
+            "test --release --package everleaf --test everyday",
         ),
         run_of("files", "test --release --package everleaf-medium --lib"),
     ];

@@ -243,7 +243,7 @@ pub(super) const SHARED: &[Justified] = &[
         "pool/src/roots.rs RootTable::enter publish 1",
         &[Store, Flush, DoneFirst],
         "how many slots were ever used tells zeros that a disk leaves there from a slot that was never used: no crash leaves any; \
-         crates/everleaf/tests/bad_input.rs fails without it",
+         crates/everleaf/tests/everyday/bad_input.rs fails without it",
     ),
     justified(
         "pool/src/roots/slot.rs SlotCopies::publish_state publish 1",

@@ -11,9 +11,7 @@ use everleaf::{
 use medium::testing::stride;
 use tempfile::TempDir;
 
-mod common;
-
-use common::{flipped, folder, opened};
+use crate::common::{flipped, folder, opened};
 
 const COPIES: [usize; 2] = [0x0000, 0x1000];
 const STATE: usize = 0x2000;

@@ -11,9 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
-mod common;
-
-use common::{flipped, folder, opened};
+use crate::common::{flipped, folder, opened};
 
 /// A pool that was closed.
 struct ClosedPool {

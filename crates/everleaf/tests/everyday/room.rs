@@ -1,7 +1,5 @@
 //! The room that a pool's file takes: the room of removed entries is given back, and taken again.
 
-mod common;
-
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -14,7 +12,7 @@ use everleaf::{Engine, MediumChoice, Options, Store, TreeOptions};
 use medium::file::Disk;
 use medium::testing::{FileCall, Hooked, Then};
 
-use common::{folder, room};
+use crate::common::{folder, room};
 
 const ENTRIES: u32 = 20_000;
 const MIB: u64 = 1 << 20;

@@ -1,7 +1,5 @@
 //! Compacting a store while it is in use: sparse slabs are emptied, and nothing else changes.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +8,7 @@ use everleaf::{
     CompactOptions, CompactStop, Engine, ErrorKind, MediumChoice, Options, Store, Tree, TreeOptions,
 };
 
-use common::{folder, room};
+use crate::common::{folder, room};
 
 /// Engines of which records are moved.
 const MOVING: [Engine; 5] = [

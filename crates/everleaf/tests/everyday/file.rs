@@ -20,9 +20,7 @@ use pool::{Pool, PoolOptions};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-mod common;
-
-use common::folder;
+use crate::common::folder;
 
 /// The offset at which a pool's file names its holder.
 const HOLDER: u64 = 0x2010;
