@@ -121,6 +121,8 @@ fn a_session_has_a_tree_and_its_types() {
         .split_at("text\n1.5\nnote\ttext\nada,7\t1.5\n".len());
     assert_eq!(answers, "text\n1.5\nnote\ttext\nada,7\t1.5\n");
     assert!(help.contains("Choose the tree"), "{help}");
+    let typed = run(&on("scan", &pool, &[&["--json"], &types[..]].concat())).expect(0);
+    assert_eq!(typed.json()["key"], json!(["ada", 7]));
     // An unused new pool is removed, and a reader changes nothing.
     let (_folder, unused) = crate::common::pool();
     shell(&unused, &[], "help\n").expect(0);
