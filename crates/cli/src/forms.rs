@@ -207,7 +207,10 @@ impl EntryForms {
 
     /// The tree, to remove keys in these forms from it. The type of its values does not matter.
     pub(crate) fn to_remove(&self, store: &Store, tree: Tree) -> Result<Tree, Failure> {
-        let (FieldForm::Typed(key), Some(known)) = (&self.key, tree.encodings()) else {
+        let FieldForm::Typed(key) = &self.key else {
+            return Ok(tree);
+        };
+        let Some(known) = tree.encodings() else {
             return Ok(tree);
         };
         let wanted = Encodings {

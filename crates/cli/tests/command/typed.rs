@@ -194,7 +194,7 @@ fn a_tree_that_knows_its_types_needs_no_options() {
     let store = Store::open(&pool).unwrap();
     let scores = store.typed::<(String, u32), f64>("main").unwrap();
     let mut keys = Vec::new();
-    for entry in scores.iter() {
+    for entry in &scores {
         keys.push(entry.unwrap().0);
     }
     let expected = [("bob", 2), ("cid", 3), ("dan", 4)];

@@ -68,17 +68,17 @@ proptest! {
     fn derived_keys_sort_as_their_types(
         dues in [dues(), dues()], pairs in [pairs(), pairs()], states in [states(), states()],
     ) {
-        crate::expect_ord(&dues[0], &dues[1]);
-        crate::expect_ord(&pairs[0], &pairs[1]);
-        crate::expect_ord(&states[0], &states[1]);
-        crate::expect_ord(&(states[0].clone(), dues[0].clone()), &(states[1].clone(), dues[1].clone()));
-        crate::expect_ord(&Some(pairs[0].clone()), &Some(pairs[1].clone()));
+        super::expect_ord(&dues[0], &dues[1]);
+        super::expect_ord(&pairs[0], &pairs[1]);
+        super::expect_ord(&states[0], &states[1]);
+        super::expect_ord(&(states[0].clone(), dues[0].clone()), &(states[1].clone(), dues[1].clone()));
+        super::expect_ord(&Some(pairs[0].clone()), &Some(pairs[1].clone()));
     }
 
     #[test]
     fn any_bytes_are_a_derived_key_or_none(any in proptest::collection::vec(any::<u8>(), 0..20)) {
         if let Some(state) = State::decode(&any) {
-            prop_assert_eq!(crate::bytes(&state), any.clone());
+            prop_assert_eq!(super::bytes(&state), any.clone());
         }
         if let Some(order) = Order::decode_value(&any) {
             let mut again = Vec::new();
@@ -90,10 +90,10 @@ proptest! {
 
 #[test]
 fn a_derived_key_is_a_key_like_any_other() -> Result<()> {
-    crate::expect_ord(&Only, &Only);
+    super::expect_ord(&Only, &Only);
     for level in [Level::Low, Level::Middle, Level::High] {
-        assert_eq!(crate::bytes(&level), [level as u8]);
-        crate::expect_ord(&level, &Level::Middle);
+        assert_eq!(super::bytes(&level), [level as u8]);
+        super::expect_ord(&level, &Level::Middle);
     }
     assert_eq!(Level::decode(&[3]), None);
     assert_eq!(Only::decode(&[0]), None);
