@@ -139,10 +139,14 @@ impl FieldForm {
         }
     }
 
-    /// Whether a text for it is no sequence of any bytes, so that a line feed behind it belongs to
-    /// the file and not to it.
-    fn is_text(&self, is_escaped: bool) -> bool {
-        *self != Self::Bytes || is_escaped
+    /// Whether a text for it cannot end with a line feed, so that one behind it belongs to the file
+    /// and not to it.
+    fn ends_before_line_feed(&self, is_escaped: bool) -> bool {
+        match self {
+            Self::Bytes => is_escaped,
+            Self::Typed(of_type) => is_escaped || !of_type.is_free_text(),
+            Self::Hex | Self::Word => true,
+        }
     }
 
     /// Bytes of a tree as text that fits one line.
@@ -165,7 +169,7 @@ impl FieldForm {
 /// The error for bytes in a tree that are none of the type with which they are read.
 fn not_of_type(what: &'static str, bytes: &[u8], of_type: &FieldType) -> Failure {
     Failure::Refused(format!(
-        "the {what} {} is no {of_type}; give --{what}-type with the type that it was written with, or leave it out to see the bytes",
+        "the {what} {} is no {of_type}; give --{what}-type with the type that it was written with, or --hex to see the bytes",
         text::quoted(bytes)
     ))
 }
@@ -197,12 +201,15 @@ impl EntryForms {
 
     /// The tree, to be written to in these forms. A tree that knows its types takes no others.
     pub(crate) fn to_write(&self, store: &Store, tree: Tree) -> Result<Tree, Failure> {
-        match self.encodings() {
-            Some(wanted) if tree.encodings().is_some() => {
-                Ok(store.encoded_tree(tree.name(), tree.kind(), &wanted)?)
-            }
-            _ => Ok(tree),
+        let Some(wanted) = self.encodings() else {
+            return Ok(tree);
+        };
+        // A tree of words has types even if it was made without any.
+        let has_types = tree.encodings().is_some() || tree.kind().codec == CodecKind::Word;
+        if has_types {
+            return Ok(store.encoded_tree(tree.name(), tree.kind(), &wanted)?);
         }
+        Ok(tree)
     }
 
     /// The tree, to remove keys in these forms from it. The type of its values does not matter.
@@ -242,7 +249,7 @@ impl EntryForms {
     /// The bytes of a value that is the content of a file. If it is text, the line feed at its end
     /// is no part of it.
     pub(crate) fn read_value_file(&self, content: &[u8]) -> Result<Vec<u8>, String> {
-        if self.value.is_text(self.is_escaped) {
+        if self.value.ends_before_line_feed(self.is_escaped) {
             return self.read_value(content.strip_suffix(b"\n").unwrap_or(content));
         }
         self.read_value(content)

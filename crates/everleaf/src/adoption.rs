@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// Makes the tree `name` one of byte strings, which forgets the types of its keys and values. Its
-    /// bytes stay as they are, and it takes any from now on. Durable when this returns. O(1).
+    /// bytes stay as they are, and it takes any from now on (a tree of words: any eight bytes). Durable when this returns. O(1).
     ///
     /// # Errors
     /// Those of [`Store::adopt`], except for [`ErrorKind::NotOfType`].

@@ -28,7 +28,8 @@ impl Encoding {
         Self::named(&format!("{name}:{version}"))
     }
 
-    /// The same encoding of a type that also reads bytes of `older`, and what that type reads.
+    /// The same encoding, of a type that also reads bytes of `older` and everything that the type of
+    /// `older` reads.
     #[must_use]
     pub fn reads_too(mut self, older: Self) -> Self {
         self.older.push(older.name);

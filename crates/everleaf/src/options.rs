@@ -49,6 +49,15 @@ const VERSIONS_PART: u64 = 8;
 /// The permissions of a new pool, as far as the process grants them to new files.
 const NEW_POOL_MODE: u32 = 0o666;
 
+/// How an attempt to read a pool in place ended.
+enum InPlaceOpen {
+    Opened(Store),
+    /// A process that writes the pool has overtaken the reader.
+    Overtaken,
+    /// The pool cannot be read in place now, or the file system has no locks for that.
+    Impossible,
+}
+
 /// Where a store's bytes become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[non_exhaustive]
@@ -668,12 +677,16 @@ impl Options {
 
     fn open_to_read(&self, path: &Path) -> Result<Store> {
         let start = Instant::now();
-        if !self.read_from_copy
-            && let Some(store) = self.open_in_place(path, start)
-        {
-            return Ok(store.reopened_by(self.reopen()));
+        let mut from_copy = self.read_from_copy;
+        if !from_copy {
+            match self.open_in_place(path, start) {
+                InPlaceOpen::Opened(store) => return Ok(store.reopened_by(self.reopen())),
+                // A process writes the pool, and should not be kept out.
+                InPlaceOpen::Overtaken => from_copy = true,
+                InPlaceOpen::Impossible => {}
+            }
         }
-        let store = match find_to_read(path, self.read_from_copy)? {
+        let store = match find_to_read(path, from_copy)? {
             PoolToRead::Locked(LockedPool { file, place, lock }) => {
                 let source = ReadSource {
                     file,
@@ -700,21 +713,27 @@ impl Options {
         Box::new(move |path| Ok(options.open(path)?.inner))
     }
 
-    /// Opens the pool to be read in place; `None` if that fails. The error does not count: the pool
-    /// may have been overtaken. If there is another reason, the way by a copy or with the lock finds
-    /// it as well.
-    fn open_in_place(&self, path: &Path, start: Instant) -> Option<Store> {
+    /// Opens the pool to be read in place. An error does not count: the pool may have been overtaken.
+    /// If there is another reason, the way by a copy or with the lock finds it as well.
+    fn open_in_place(&self, path: &Path, start: Instant) -> InPlaceOpen {
+        let mut was_overtaken = false;
         for _ in 0..VIEW_ATTEMPTS {
-            if let Ok(Some(store)) = self.try_in_place(path, start) {
-                return Some(store);
+            match self.try_in_place(path, start) {
+                Ok(InPlaceOpen::Opened(store)) => return InPlaceOpen::Opened(store),
+                Ok(InPlaceOpen::Overtaken) => was_overtaken = true,
+                Ok(InPlaceOpen::Impossible) | Err(_) => {}
             }
         }
-        None
+        if was_overtaken {
+            InPlaceOpen::Overtaken
+        } else {
+            InPlaceOpen::Impossible
+        }
     }
 
-    fn try_in_place(&self, path: &Path, start: Instant) -> Result<Option<Store>> {
+    fn try_in_place(&self, path: &Path, start: Instant) -> Result<InPlaceOpen> {
         let Some(found) = find_view(path, self.file_options())? else {
-            return Ok(None);
+            return Ok(InPlaceOpen::Impossible);
         };
         let FoundView {
             viewed: ViewedPool { image, in_place },
@@ -728,7 +747,11 @@ impl Options {
         };
         let store = self.finish(path, image, start, Some(place), Some(source))?;
         let is_current = in_place.is_current().map_err(medium::MediumError::from)?;
-        Ok(is_current.then(|| store.resting_on(in_place)))
+        if is_current {
+            Ok(InPlaceOpen::Opened(store.resting_on(in_place)))
+        } else {
+            Ok(InPlaceOpen::Overtaken)
+        }
     }
 
     /// The pool that is to be read, as memory. No process writes it.

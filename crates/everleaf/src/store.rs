@@ -309,7 +309,7 @@ impl Store {
     /// tree could not be read because of it ([`Part`](crate::Part)). If it found none, it returns
     /// the violations that [`Tree::check`] finds. For [`Engine::MASSTREE`](crate::Engine::MASSTREE)
     /// it also returns damage that cost no entry, such as a wrong count. The tree may be one that
-    /// does not open. It is not changed, except by recovery if it can be opened. WantedEntries that are
+    /// does not open. It is not changed, except by recovery if it can be opened. Entries that are
     /// written meanwhile may be left out. `visit` may use all trees, this one included, and may
     /// wait for other threads: no lock is held while it is called. Between its calls other threads
     /// wait for a tree of `masstree` while it is read. If damage cuts off nodes of a tree of byte

@@ -23,7 +23,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// nothing to collapse; then the file was not changed.
 pub(crate) fn prepare(file: &File, old: u64, length: u64) -> Range<u64> {
     let huge = old - old % HUGE_PAGE_BYTES..length - length % HUGE_PAGE_BYTES;
-    if huge.is_empty() || !is_in_memory(file) || ftruncate(file, length).is_err() {
+    if huge.is_empty() || !is_in_memory(file) || lengthen(file, length).is_err() {
         return 0..0;
     }
     for offset in huge.clone().step_by(HUGE_PAGE_BYTES as usize) {
@@ -31,6 +31,14 @@ pub(crate) fn prepare(file: &File, old: u64, length: u64) -> Range<u64> {
         let _ = fallocate(file, FallocateFlags::empty(), offset, 1);
     }
     huge
+}
+
+/// Gives a file `length` bytes, unless it is longer: a cut may have been put off for a reader.
+fn lengthen(file: &File, length: u64) -> std::io::Result<()> {
+    if file.metadata()?.len() < length {
+        ftruncate(file, length)?;
+    }
+    Ok(())
 }
 
 /// Whether a file lives in memory.

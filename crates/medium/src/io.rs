@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, fdatasync, seek};
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 use rustix::io::Errno;
 
 /// Access to one file. The real one is [`Disk`]; tests have others
@@ -75,22 +75,9 @@ impl Io for Disk {
             // It is a hole of the target as well, which was empty.
             return Ok(bytes.min(usize::try_from(data - offset).unwrap_or(bytes)));
         }
-        let mut from = offset;
-        let mut to = offset;
-        let copied = copy_file_range(
-            &self.0,
-            Some(&mut from),
-            target.file(),
-            Some(&mut to),
-            bytes,
-        );
-        match copied {
-            // The file system or the kernel cannot do that, or not between these two files.
-            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {
-                copy_through_memory(self, target, offset, bytes)
-            }
-            copied => Ok(copied?),
-        }
+        // Blocks that two files share would have to be replaced when the pool is written: a full disk
+        // would then fail a checkpoint whose room was reserved. So the bytes are copied.
+        copy_through_memory(self, target, offset, bytes)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -579,13 +579,22 @@ impl Mapping {
     }
 }
 
+/// How long a thread waits for addresses that another one may have taken for a moment.
+const ADDRESSES_REST: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// Places a range, if need be at the cost of the ranges that this thread keeps for later.
 fn place(bytes: u64, limit_bytes: u64, access: ProtFlags) -> Result<AddressRange, NotMapped> {
     let placed = AddressRange::place(bytes, limit_bytes, access);
-    if matches!(placed, Err(NotMapped::Refused(_))) && drop_kept() {
+    if !matches!(placed, Err(NotMapped::Refused(_))) {
+        return placed;
+    }
+    if drop_kept() {
         return AddressRange::place(bytes, limit_bytes, access);
     }
-    placed
+    // The allocator of another thread takes 128 MiB of addresses for a moment, which is half of what
+    // a process with few addresses has.
+    std::thread::sleep(ADDRESSES_REST);
+    AddressRange::place(bytes, limit_bytes, access)
 }
 
 impl Drop for Mapping {
@@ -677,7 +686,8 @@ fn expect_room(
 ) -> Result<(), MediumError> {
     allocated.map_err(|error| {
         if is_full(&error) {
-            let _ = io.truncate(old);
+            // A reader may map what lies behind the old length, if a cut was put off for it.
+            let _ = unless_mapped(io.file(), || io.truncate(old));
         }
         not_allocated(error, old, length, io.file())
     })

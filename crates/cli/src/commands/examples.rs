@@ -9,9 +9,10 @@ pub(super) const LOAD: &str = "\
 Examples:
   everleaf load prices.pool lines.txt
   printf 'apple\\t12\\n' | everleaf load prices.pool
-  everleaf load users.pool users.csv --format csv --key-column id --key-type u64
+  everleaf load users.pool users.csv --format csv --key-column id --value-column name \\
+      --key-type u64 --value-type text
   everleaf load users.pool users.csv --format csv --key-column country --key-column id \\
-      --key-type text,u64 --value-column name
+      --value-column name --key-type text,u64 --value-type text
   everleaf scan prices.pool | everleaf load copy.pool --escaped";
 
 pub(super) const APPLY: &str = "\
@@ -30,13 +31,13 @@ pub(super) const PUT: &str = "\
 Examples:
   everleaf put prices.pool apple 12
   everleaf put images.pool logo --value-file logo.png
-  everleaf put users.pool 17 ada --key-type u64 --tree users
+  everleaf put users.pool 17 ada --key-type u64 --value-type text --tree users
   everleaf put readings.pool roof,-3 1.5 --key-type text,i32 --value-type f64";
 
 pub(super) const INSERT: &str = "\
 Examples:
   everleaf insert prices.pool apple 12
-  everleaf insert users.pool 17 ada --key-type u64";
+  everleaf insert users.pool 17 ada --key-type u64 --value-type text";
 
 pub(super) const RM: &str = "\
 Examples:

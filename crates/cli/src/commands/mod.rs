@@ -41,7 +41,8 @@ pub(crate) enum Command {
     Demo(demo::Args),
     /// Store the entries of a file: lines of `key TAB value`, or a table in CSV or TSV
     ///
-    /// With --escaped lines are read as `scan` prints them, so `scan | load --escaped` copies a tree.
+    /// With --escaped lines are read as `scan` prints them, so `scan | load --escaped` copies a tree
+    /// of byte strings; a tree with types needs --key-type and --value-type as well.
     /// Entries are made durable in groups, each at most a tenth of a second after it was read. Those
     /// that are reported as stored are durable.
     #[command(after_help = examples::LOAD)]

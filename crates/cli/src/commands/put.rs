@@ -22,10 +22,10 @@ pub(crate) struct Args {
     /// The key
     #[arg(allow_negative_numbers = true)]
     key: OsString,
-    /// The value; `-` is standard input, as it is
+    /// The value; `-` is standard input
     #[arg(required_unless_present = "value_file", allow_negative_numbers = true)]
     value: Option<OsString>,
-    /// Take the value from this file, as it is
+    /// Take the value from this file
     #[arg(long, value_name = "FILE", conflicts_with = "value")]
     value_file: Option<PathBuf>,
     #[command(flatten)]

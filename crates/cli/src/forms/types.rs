@@ -210,6 +210,11 @@ impl FieldType {
         }
     }
 
+    /// Whether it is text alone, which may hold any characters.
+    pub(crate) fn is_free_text(&self) -> bool {
+        self.parts == [PartType::Text]
+    }
+
     /// The number of parts; 1 if it is no tuple.
     pub(crate) fn parts_count(&self) -> usize {
         self.parts.len()

@@ -572,7 +572,7 @@ fn a_tree_keeps_its_types_in_dumps_restores_and_rewritten_pools() {
     store.tree("bytes").unwrap().put("key", "value").unwrap();
     store.close().unwrap();
 
-    // It is read as bytes, and not written as such.
+    // It is read as bytes if asked for, and not written as such.
     let said = run(&on(
         "get",
         &pool,
@@ -580,7 +580,7 @@ fn a_tree_keeps_its_types_in_dumps_restores_and_rewritten_pools() {
     ));
     assert_eq!(said.expect(0).text(), "8000000000000007\n");
     run(&on("scan", &pool, &["--tree=scores"])).expect(0);
-    let said = run(&on("put", &pool, &["--tree=scores", "key", "value"])).expect(3);
+    let said = run(&on("put", &pool, &["--tree=scores", "--hex", "00", "00"])).expect(3);
     assert!(said.errors.contains("(text,u32) -> i64"), "{said:?}");
 
     let dump = run(&on("dump", &pool, &[])).expect(0).output;

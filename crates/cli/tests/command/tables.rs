@@ -193,6 +193,21 @@ fn a_quote_that_is_not_closed_is_told() {
     assert!(said.errors.contains("1 entry was stored"), "{said:?}");
 }
 
+/// The rest of a small file was once one field, and the exit code was 0.
+#[test]
+fn a_quote_that_is_not_closed_in_a_small_table_is_told() {
+    for (number, end) in ["", "\n"].into_iter().enumerate() {
+        let (_folder, pool) = pool();
+        let table = format!("id,name\n0,Kiwi\n1,\"Pear\n2,Fig\n3,Plum{end}");
+        let said = load(&pool, &["--format", "csv"], &table).expect(3);
+        let told = said.errors.contains("line 3: a quote is not closed");
+        assert!(told, "{number}: {said:?}");
+        let whole = format!("id,name\n0,Kiwi\n1,\"Pear\"{end}");
+        load(&pool, &["--format", "csv"], &whole).expect(0);
+        assert_eq!(content(&pool, &[]), "0\tKiwi\n1\tPear\n");
+    }
+}
+
 /// `C:\new` was once stored with a line feed.
 #[test]
 fn a_backslash_stands_for_itself_unless_escapes_are_asked_for() {

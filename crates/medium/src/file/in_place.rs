@@ -43,6 +43,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::{LogError, refused};
@@ -76,9 +77,13 @@ impl FileMoment {
     /// write gives the file another time.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system does not tell, or only in whole seconds.
     pub fn begin(file: &fs::File) -> std::io::Result<Self> {
         let moment = Self::of(file)?;
+        if moment.changed_ns == 0 {
+            // Some file systems note seconds only, so a write a moment later gives the same time.
+            return Err(std::io::ErrorKind::Unsupported.into());
+        }
         let seconds = u64::try_from(moment.changed_s).unwrap_or_default();
         let since_1970 =
             Duration::from_secs(seconds) + Duration::from_nanos(moment.changed_ns.unsigned_abs());
@@ -263,7 +268,8 @@ impl InPlace {
     /// # Errors
     /// [`LogError::Io`] if a file cannot be read.
     pub fn is_current(&self) -> Result<bool, LogError> {
-        // The loads before come before the reads of the files: each is a call of the system.
+        // ORDER: the loads of the caller come before the reads of the files.
+        fence(Ordering::Acquire);
         let is_current = match &self.basis {
             Basis::Log { log, end } => {
                 announced(&**log)?.is_some_and(|announced| announced <= *end)

@@ -11,6 +11,12 @@ use crate::forms::EntryForms;
 use crate::input::{Input, LINE_BYTES_MAX};
 use crate::text;
 
+/// What is read behind the end of a table: a row of its own, unless a quote is not closed. Then it is
+/// the end of the last field.
+const END: &[u8] = b"\n\x1eend of the table\x1e\n";
+/// The content of that row.
+const END_ROW: &[u8] = b"\x1eend of the table\x1e";
+
 /// The choice of columns on the command line.
 pub(super) struct ColumnArgs<'a> {
     /// The names of the columns of the key, or their numbers from 1.
@@ -58,7 +64,7 @@ impl TableSource {
             .has_headers(false)
             .flexible(true)
             .from_reader(LimitedRows {
-                input: input.reader,
+                input: Box::new(input.reader.chain(END)),
                 bytes_left: LINE_BYTES_MAX,
             });
         let mut table = Self {
@@ -180,7 +186,8 @@ impl TableSource {
     fn read_row(&mut self) -> Result<bool, Failure> {
         self.reader.get_mut().bytes_left = LINE_BYTES_MAX;
         let begins_on = self.reader.position().line();
-        self.reader
+        let is_row = self
+            .reader
             .read_byte_record(&mut self.row)
             .map_err(|error| match error.into_kind() {
                 csv::ErrorKind::Io(error) if is_too_long(&error) => self.bad_row(
@@ -191,7 +198,19 @@ impl TableSource {
                     Failure::io(format!("read {}", self.name))(error)
                 }
                 other => self.bad_row(begins_on, format!("{other:?}")),
-            })
+            })?;
+        let last = self.row.iter().next_back().unwrap_or_default();
+        if !is_row || !last.ends_with(END_ROW) && !last.ends_with(END) {
+            return Ok(is_row);
+        }
+        if self.row.len() == 1 && last == END_ROW {
+            self.row.clear();
+            return Ok(false);
+        }
+        Err(self.bad_row(
+            begins_on,
+            "a quote is not closed; double the quotes within a quoted field".to_owned(),
+        ))
     }
 
     fn bad_row(&self, number: u64, what: String) -> Failure {

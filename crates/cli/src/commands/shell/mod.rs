@@ -26,7 +26,7 @@ use crate::{interrupt, progress};
 pub(crate) struct Args {
     #[command(flatten)]
     pool: PoolArgs,
-    /// Only read: the pool is not changed, and other readers may have it open
+    /// Only read, a copy of one moment: another process may write the pool meanwhile
     #[arg(long)]
     read_only: bool,
     /// The file of the history of lines [default: everleaf/shell_history in $XDG_STATE_HOME, or in
@@ -94,7 +94,10 @@ fn run_at_terminal(
             }
         }
     }
-    editor.save_history()
+    if let Err(failure) = editor.save_history() {
+        context.note(format!("note: the lines were not kept: {failure}"));
+    }
+    Ok(())
 }
 
 /// Removes a pool that the shell has made and in which it has stored nothing.
