@@ -751,12 +751,12 @@ const MASSTREE: &[Justified] = &[
         ALL_DURABLE,
     ),
     justified(
-        "engines/src/masstree/core.rs Core::forget_failed publish_twice 1",
+        "engines/src/masstree/core.rs Core::note_swept publish_twice 1",
         &[DoneFirst],
         ALL_DURABLE,
     ),
     justified(
-        "engines/src/masstree/core.rs Core::forget_failed drain 1",
+        "engines/src/masstree/core.rs Core::note_swept fence 1",
         &[Swapped],
         ALL_DURABLE,
     ),
@@ -838,13 +838,18 @@ const MASSTREE: &[Justified] = &[
         "bitmaps count only with the clean flag, which comes after both",
     ),
     justified(
-        "engines/src/masstree/core.rs Core::forget_failed publish_twice 1",
+        "engines/src/masstree/core.rs Core::note_swept publish_twice 1",
         &[Flush, Store],
         REMEMBERED,
     ),
     justified(
-        "engines/src/masstree/core.rs Core::forget_failed drain 1",
-        &[Fence, Wait],
+        "engines/src/masstree/core.rs Core::note_swept fence 1",
+        &[Fence],
+        REMEMBERED,
+    ),
+    justified(
+        "engines/src/masstree/core.rs Core::note_swept settle 1",
+        &[Wait],
         REMEMBERED,
     ),
     justified(
