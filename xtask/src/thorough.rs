@@ -52,6 +52,10 @@ fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
             "bad input",
             "test --release --package everleaf --test everyday",
         ),
+        run_of(
+            "values of serde",
+            "test --release --package everleaf --features serde --test everyday typed::",
+        ),
         run_of("files", "test --release --package everleaf-medium --lib"),
     ];
     for engine in engines {

@@ -381,7 +381,7 @@ fn pairs() -> Vec<[TreeKind; 2]> {
 /// Real engines: random schedules, as their programs are too long for all.
 #[test]
 fn views_of_engines_under_random_schedules() {
-    let runs = if common::is_thorough() { 20_000 } else { 60 };
+    let runs = if common::is_thorough() { 20_000 } else { 20 };
     for kinds in pairs() {
         for script in scripts().iter().chain(&loads()) {
             let search = Search::Random {
