@@ -119,7 +119,8 @@ enum Basis {
     Closed(FileMoment),
 }
 
-/// What a view rests on. See the [module](self).
+/// The files on which a view rests, and the sign that it was overtaken. The page of this module has
+/// the protocol.
 #[derive(Debug)]
 pub struct InPlace {
     pool: Arc<dyn Io>,
