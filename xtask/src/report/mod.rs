@@ -172,8 +172,9 @@ pub(crate) fn engines(options: &[&str]) -> Result<Vec<Value>, Failure> {
         "run",
         "--release",
         "--quiet",
-        "--package",
-        "everleaf-cli",
+        // Chosen as `cargo build` chooses it, so that nothing is compiled again with other features.
+        "--bin",
+        "everleaf",
         "--",
         "--json",
         "engines",
