@@ -246,8 +246,8 @@ impl EntryForms {
         self.value.read(text, self.is_escaped)
     }
 
-    /// The bytes of a value that is the content of a file. If it is text, the line feed at its end
-    /// is no part of it.
+    /// The bytes of a value that is the content of a file. If its text cannot end with a line feed,
+    /// one at the end of the file is no part of it.
     pub(crate) fn read_value_file(&self, content: &[u8]) -> Result<Vec<u8>, String> {
         if self.value.ends_before_line_feed(self.is_escaped) {
             return self.read_value(content.strip_suffix(b"\n").unwrap_or(content));

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span};
 use syn::meta::ParseNestedMeta;
 use syn::{DeriveInput, Error, LitInt, LitStr, Result, Token, Type};
 
-/// What the attribute says.
+/// The content of the attribute.
 pub(crate) struct Attributes {
     /// The name by which trees remember the type.
     pub(crate) name: String,

@@ -25,7 +25,7 @@ pub(crate) struct FieldOf {
     pub(crate) type_of: Type,
 }
 
-/// What a type consists of.
+/// The parts of a type.
 pub(crate) enum TypeShape {
     Struct(Variety),
     Enum(Vec<Variety>),

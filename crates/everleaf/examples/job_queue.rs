@@ -21,7 +21,7 @@ const WORKERS: u64 = 4;
 const AHEAD_MS: u64 = 200;
 /// A worker has this long for a job, in milliseconds. Then another one may take it.
 const LEASE_MS: u64 = 1000;
-/// Producers wait while so many jobs are in the queue.
+/// Jobs in the queue from which on producers wait.
 const WAITING_MAX: u64 = 10_000;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -14,15 +14,20 @@ use std::os::fd::AsRawFd;
 /// The byte that is locked: no file is so long.
 const BYTE: i64 = 1 << 62;
 
-/// Locks the byte, or frees it.
-fn set_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
-    let lock = libc::flock {
+/// A lock of this kind on the byte.
+fn lock_of_byte(kind: libc::c_int) -> libc::flock {
+    libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: BYTE,
         l_len: 1,
         l_pid: 0,
-    };
+    }
+}
+
+/// Locks the byte, or frees it.
+fn set_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
+    let lock = lock_of_byte(kind);
     // SAFETY: the descriptor is open, and the call reads `lock`, which outlives it.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
     if result == 0 {
@@ -64,13 +69,7 @@ pub(crate) fn unless_mapped(file: &File, cut: impl FnOnce() -> io::Result<()>) -
 
 /// Whether a reader maps the file.
 pub(crate) fn is_mapped(file: &File) -> bool {
-    let mut lock = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: BYTE,
-        l_len: 1,
-        l_pid: 0,
-    };
+    let mut lock = lock_of_byte(libc::F_WRLCK);
     // SAFETY: the descriptor is open, and the call writes to `lock`, which outlives it.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short

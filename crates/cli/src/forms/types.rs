@@ -369,7 +369,7 @@ fn signed<K: Key + Into<i128>>(bytes: &mut &[u8], place: PartPlace) -> Option<Pa
 }
 
 impl PartType {
-    /// What to write for it.
+    /// The text that stands for it.
     fn example(self) -> String {
         match self {
             Self::U8 => format!("give a number from 0 to {}", u8::MAX),

@@ -667,7 +667,7 @@ impl TreeVersions {
 pub(super) enum ChangedLately {
     No,
     Yes(FirstChanged),
-    /// There were so many changes that not all of them are known.
+    /// There were more changes than the list holds.
     Unknown,
 }
 

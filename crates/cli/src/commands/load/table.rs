@@ -11,8 +11,8 @@ use crate::forms::EntryForms;
 use crate::input::{Input, LINE_BYTES_MAX};
 use crate::text;
 
-/// What is read behind the end of a table: a row of its own, unless a quote is not closed. Then it is
-/// the end of the last field.
+/// Bytes that are read behind the end of a table: a row of their own, unless a quote is not closed.
+/// Then they are the end of the last field.
 const END: &[u8] = b"\n\x1eend of the table\x1e\n";
 /// The content of that row.
 const END_ROW: &[u8] = b"\x1eend of the table\x1e";

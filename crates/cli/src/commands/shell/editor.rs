@@ -24,7 +24,7 @@ pub(super) struct LineEditor<'s> {
     history: Option<PathBuf>,
 }
 
-/// What a user has done at the prompt.
+/// How a user has ended the prompt.
 pub(super) enum Typed {
     Line(String),
     /// Ctrl-C: the line is dropped.

@@ -1,4 +1,4 @@
-//! What a transaction has read is compared with the writes that come while it commits.
+//! A transaction compares its reads with the writes that come while it commits.
 
 use std::ops::Bound;
 
