@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand as _};
 
 use failure::{Failure, Result};
-use lab::output_file::{ForceArgs, OutputError, OutputFile};
+use terminal::output_file::{ForceArgs, OutputError, OutputFile};
 use machine::MachineDescription;
 use measure::{MeasureArgs, Plan, Run};
 use metric::PeerWorkload;

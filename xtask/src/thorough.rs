@@ -33,9 +33,10 @@ fn run_of(name: &str, arguments: &str) -> Run {
 
 /// What there is to run. The short ones first.
 fn runs(pool: &Path, engines: &[String]) -> Vec<Run> {
-    let everleaf = "run --release --quiet --package everleaf-cli --bin everleaf --";
+    let everleaf = "run --release --quiet --package everleaf-workbench --";
     let mut runs = vec![
         run_of("ignored tests", "test --release --workspace -- --ignored"),
+        run_of("publish", "publish --dry-run --workspace --allow-dirty"),
         run_of(
             "scopes",
             "test --release --package everleaf-sim --test engines",

@@ -14,11 +14,11 @@ use std::str::FromStr;
 
 use everleaf::{CodecKind, Encodings, Engine, Store, Tree, TreeInfo, TreeOptions};
 
-use crate::failure::Failure;
 use crate::forms::EntryForms;
 use crate::input::{LineRead, read_line, too_long};
-use crate::progress::many;
-use crate::text;
+use terminal::failure::Failure;
+use terminal::progress::many;
+use terminal::text;
 
 const FIRST: &str = "# everleaf dump 1";
 const TREE: &str = "# tree ";

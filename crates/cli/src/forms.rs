@@ -2,6 +2,7 @@
 //!
 //! [`FormArgs`] are the options of a user. [`FormArgs::of_tree`] decides on the forms of a tree.
 
+mod csv_line;
 mod types;
 
 use std::borrow::Cow;
@@ -13,8 +14,8 @@ use clap::Args;
 use everleaf::{Bounds, CodecKind, Encodings, Store, Tree};
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
-use crate::text;
+use terminal::failure::Failure;
+use terminal::text;
 
 pub(crate) use self::types::FieldType;
 
@@ -282,7 +283,7 @@ impl EntryForms {
             }
             (_, []) => form.read(b"", self.is_escaped),
             (_, [column]) => form.read(column, self.is_escaped),
-            _ => form.read(&text::csv_line(columns), self.is_escaped),
+            _ => form.read(&csv_line::line(columns), self.is_escaped),
         }
     }
 

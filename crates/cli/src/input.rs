@@ -7,10 +7,10 @@ use std::path::Path;
 
 use everleaf::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-use crate::context::Context;
-use crate::failure::Failure;
-use crate::interrupt::Interruptible;
-use crate::text;
+use terminal::context::Context;
+use terminal::failure::Failure;
+use terminal::interrupt::Interruptible;
+use terminal::text;
 
 /// The longest valid line: the longest key, a tab, the longest value, all of it escaped, and the
 /// line's end. (A line of a script of `apply` has a shorter value, since a transaction is no longer

@@ -58,7 +58,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Has `waker` called when everything up to `lsn` is durable, or the medium has failed; `false`
     /// if it is durable already.
     fn wake_when_durable(&self, lsn: Lsn, waker: &Waker) -> Result<bool>;
-    fn durable(&self) -> Lsn;
+    /// Whether a wait for `lsn` would return at once.
+    fn is_durable(&self, lsn: Lsn) -> bool;
     /// The process that has opened the pool.
     fn process(&self) -> Process;
     /// Figures of the log, if the medium has one.
@@ -261,8 +262,11 @@ impl<M: Host> Backend for Pool<M> {
         Ok(self.medium().wake_when_durable(lsn, waker)?)
     }
 
-    fn durable(&self) -> Lsn {
-        self.medium().durable()
+    fn is_durable(&self, lsn: Lsn) -> bool {
+        // What an open notes by itself is not synced as long as nothing else is written: if it is
+        // lost, nothing is.
+        let medium = self.medium();
+        medium.durable() >= lsn || medium.is_at_rest()
     }
 
     fn process(&self) -> Process {

@@ -379,7 +379,7 @@ impl OpenStore {
     /// Whether everything up to `lsn` is known to be durable. In a child it is not known.
     pub(crate) fn is_durable(&self, lsn: Lsn) -> bool {
         match self.backend() {
-            Ok(backend) => backend.durable() >= lsn,
+            Ok(backend) => backend.is_durable(lsn),
             Err(_) => false,
         }
     }

@@ -168,8 +168,11 @@ impl<T> Pending<T> {
 
     /// Asks that the task of `context` be woken when the result is durable; `true` if it is.
     fn poll_durable(&mut self, context: &Context<'_>) -> Result<bool> {
-        if let Some(epoch) = self.epoch.take() {
-            self.lsn = self.lsn.max(epoch.complete()?);
+        if let Some(epoch) = &self.epoch {
+            // After an error the epoch stays: it is not known to be durable.
+            let lsn = epoch.complete()?;
+            self.lsn = self.lsn.max(lsn);
+            self.epoch = None;
         }
         if self.store.wake_when_durable(self.lsn, context.waker())? {
             return Ok(false);

@@ -7,17 +7,13 @@
 use engines::engine::Engine;
 use engines::wbtree;
 
-pub mod arguments;
 pub mod bench;
 pub mod btree;
 pub mod comparison;
-pub mod failure;
 pub mod fast_fair;
 pub mod figures;
 pub mod notes;
-pub mod output_file;
 pub mod sorted_chain;
-pub mod temporary;
 #[doc(hidden)]
 pub mod testing;
 

@@ -245,6 +245,13 @@ impl<'m, M: Medium> MediumGuard<'m, M> {
         self.medium.settle(lsn)
     }
 
+    /// Does the same as [`MediumGuard::settle`], but wakes no task
+    /// ([`Medium::settle_without_waking`]).
+    #[track_caller]
+    pub fn settle_without_waking(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.medium.settle_without_waking(lsn)
+    }
+
     /// Waits while more memory is taken by written pages than is allowed ([`Medium::await_memory`]).
     #[inline(always)]
     pub fn await_memory(&self) -> Result<(), MediumError> {

@@ -253,6 +253,14 @@ pub unsafe trait Medium: Send + Sync + 'static {
         self.wait(lsn)
     }
 
+    /// Does the same as [`Medium::settle`], but wakes no task: for a caller that holds a lock which a
+    /// waker could need. It calls [`Medium::settle`] once it holds the lock no more, which wakes the
+    /// tasks.
+    #[track_caller]
+    fn settle_without_waking(&self, lsn: Lsn) -> Result<(), MediumError> {
+        self.settle(lsn)
+    }
+
     /// Waits while written pages take more memory than is allowed. The caller holds no lock that a
     /// writer needs.
     ///

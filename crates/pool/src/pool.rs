@@ -926,6 +926,13 @@ impl<M: Medium> Guard<'_, M> {
         Ok(self.inner.settle(lsn)?)
     }
 
+    /// Does the same as [`Guard::settle`], but wakes no task: for a caller that holds a lock which a
+    /// waker could need. It calls [`Guard::settle`] once it holds the lock no more.
+    #[track_caller]
+    pub fn settle_without_waking(&self, lsn: Lsn) -> Result<()> {
+        Ok(self.inner.settle_without_waking(lsn)?)
+    }
+
     /// Orders everything flushed so far, and slows this thread down if the disk is far behind or
     /// memory is short. For long operations, at moments when they hold no lock.
     pub fn keep_pace(&self) -> Result<()> {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Failure, json, output};
 
 /// The command, as `cargo build` leaves it.
-const EVERLEAF: &str = "target/release/everleaf";
+const EVERLEAF: &str = "target/release/everleaf-workbench";
 /// What plants mutants, as `cargo build` leaves it.
 const MUTANTS_EXAMPLE: &str = "target/release/examples/mutants";
 const MEDIA: [&str; 3] = ["dax", "eadr", "file"];
@@ -250,7 +250,7 @@ fn mutants(names: &[String]) -> Vec<Row> {
 
 fn build() -> Result<(), Failure> {
     let build = ["build", "--release", "--quiet", "--package"];
-    output("cargo", &[&build[..], &["everleaf-cli"]].concat())?;
+    output("cargo", &[&build[..], &["everleaf-workbench"]].concat())?;
     output(
         "cargo",
         &[&build[..], &["everleaf-lab", "--example", "mutants"]].concat(),

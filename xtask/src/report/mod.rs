@@ -174,7 +174,7 @@ pub(crate) fn engines(options: &[&str]) -> Result<Vec<Value>, Failure> {
         "--quiet",
         // Chosen as `cargo build` chooses it, so that nothing is compiled again with other features.
         "--bin",
-        "everleaf",
+        "everleaf-workbench",
         "--",
         "--json",
         "engines",

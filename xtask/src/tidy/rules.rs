@@ -14,9 +14,9 @@ const LAYERS: [&[&str]; 7] = [
     &["pool", "derive"],
     &["engines"],
     &["everleaf"],
-    &["sim", "server"],
+    &["sim", "server", "terminal"],
     &["lab"],
-    &["cli"],
+    &["cli", "workbench"],
 ];
 /// Crates that are to be of use without the rest of the house: what they may need of it
 /// unconditionally.

@@ -110,7 +110,7 @@ fn build(target: &Path) -> Result<PathBuf, Failure> {
         "--release",
         "--quiet",
         "--package",
-        "everleaf-cli",
+        "everleaf-workbench",
         "--target",
         TARGET,
     ]);
@@ -124,7 +124,7 @@ fn build(target: &Path) -> Result<PathBuf, Failure> {
         .current_dir(target.join(".."))
         .stderr(Stdio::inherit());
     output(&mut command, "cargo")?;
-    Ok(target.join(TARGET).join("release/everleaf"))
+    Ok(target.join(TARGET).join("release/everleaf-workbench"))
 }
 
 fn initramfs(
@@ -140,7 +140,7 @@ fn initramfs(
     archive.console();
     archive.file("init", INIT.as_bytes());
     archive.file("bin/busybox", &read(busybox)?);
-    archive.file("bin/everleaf", &read(command)?);
+    archive.file("bin/everleaf-workbench", &read(command)?);
     for (index, (name, content)) in modules.iter().enumerate() {
         archive.file(&format!("modules/{index:02}-{name}.ko"), content);
     }

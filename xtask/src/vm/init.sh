@@ -33,10 +33,10 @@ $b mount -t "$guest_fs" -o $options $device /pool || fail "cannot mount $device"
 [ "$guest_syncs" = no ] && export EVERLEAF_UNSAFE_NO_SYNC=lose-my-data-when-the-power-fails
 
 echo "guest: opening"
-everleaf torture-reader --channel /dev/pmem0 --round "$guest_round" --keys "$guest_keys" --engine "$guest_engine" \
+everleaf-workbench torture-reader --channel /dev/pmem0 --round "$guest_round" --keys "$guest_keys" --engine "$guest_engine" \
     --medium "$guest_medium" --log-bytes "$guest_log_bytes" --log-bytes-max "$guest_log_bytes_max" -- /pool/torture.pool ||
     fail "the reader ended with $?"
-everleaf torture-writer --channel /dev/pmem0 --records-at "$guest_records_at" --figures-at "$guest_figures_at" \
+everleaf-workbench torture-writer --channel /dev/pmem0 --records-at "$guest_records_at" --figures-at "$guest_figures_at" \
     --log-bytes "$guest_log_bytes" --log-bytes-max "$guest_log_bytes_max" --seed "$guest_seed" --round "$guest_round" \
     --threads "$guest_threads" --keys "$guest_keys" --engine "$guest_engine" --durability "$guest_durability" --medium "$guest_medium" \
     -- /pool/torture.pool

@@ -162,7 +162,7 @@ impl Run<'_> {
             .find(|name| self.before.as_ref() != Some(name))
             .unwrap_or_default();
         let reading: Reading = serde_json::from_slice(line).map_err(|error| Failure::Command {
-            command: "everleaf torture-reader".to_owned(),
+            command: "everleaf-workbench torture-reader".to_owned(),
             what: format!("said what is no reading: {error}"),
         })?;
         std::fs::write(&after, &left.channel).map_err(Failure::io("write", &after))?;

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use everleaf::{Error, ErrorKind, Store, Transaction, Tree, View};
 use serde::Serialize;
 
-use crate::arguments::PoolArgs;
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
 use crate::forms::FormArgs;
 use crate::input::{Input, LineRead, note_byte_order_mark, too_long};
-use crate::{interrupt, progress, text};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{interrupt, progress, text};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

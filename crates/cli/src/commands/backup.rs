@@ -6,15 +6,15 @@
 use std::path::{Path, PathBuf};
 
 use everleaf::StoreViolation;
-use lab::output_file::{ForceArgs, OutputPool};
 use serde::Serialize;
+use terminal::output_file::{ForceArgs, OutputPool};
 
 use super::check;
-use super::violations::Violations;
-use crate::arguments::PoolArgs;
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::violations::Violations;
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -5,11 +5,11 @@ use std::io::Write;
 use everleaf::{LostCopy, Store, StoreViolation};
 use serde::Serialize;
 
-use super::violations::{LISTED_MAX, ListedCopy, Violations, counted_lines};
-use crate::arguments::PoolArgs;
-use crate::context::{Context, write_json};
-use crate::failure::{Answer, Failure, Outcome};
-use crate::{interrupt, progress};
+use terminal::context::{Context, write_json};
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::violations::{LISTED_MAX, ListedCopy, Violations, counted_lines};
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

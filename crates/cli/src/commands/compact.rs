@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 
 use everleaf::{ErrorKind, LimitedBy, Options, Store, Tree, TreeInfo, TreeOptions};
 use indicatif::ProgressBar;
-use lab::arguments::parse_fill;
-use lab::output_file::{part_beside, parts_beside};
 use tempfile::TempPath;
+use terminal::output_file::{part_beside, parts_beside};
+use terminal::values::parse_fill;
 
 use super::check;
-use crate::arguments::PoolArgs;
-use crate::context::Context;
 use crate::dump_format::TreeHead;
-use crate::failure::{Answer, Failure, Outcome};
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -2,10 +2,10 @@
 
 use everleaf::{ErrorKind, Result, Store};
 
-use crate::arguments::PoolArgs;
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
-use crate::interrupt;
+use terminal::context::Context;
+use terminal::failure::{Failure, Outcome};
+use terminal::interrupt;
+use terminal::pool::PoolArgs;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 use everleaf::{Error, Snapshot, Store, StoreViolation, View};
 use indicatif::ProgressBar;
-use lab::output_file::{ForceArgs, OutputFile};
 use serde::Serialize;
+use terminal::output_file::{ForceArgs, OutputFile};
 
 use super::check;
 use super::salvage::Damages;
-use crate::arguments::PoolArgs;
-use crate::context::Context;
 use crate::dump_format::{DumpSize, DumpWriter, TreeHead};
-use crate::failure::{Answer, Failure, Outcome};
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

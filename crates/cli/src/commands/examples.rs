@@ -101,27 +101,6 @@ pub(super) const RESTORE: &str = "\
 Examples:
   everleaf restore new.pool prices.dump";
 
-pub(super) const TORTURE: &str = "\
-Examples:
-  everleaf torture torture.pool --rounds 50
-  everleaf torture torture.pool --batches --rounds 20";
-
-pub(super) const CRASH: &str = "\
-Examples:
-  everleaf crash --engine rntree --exhaustive --length 2
-  everleaf crash --engine bztree --ops 20 --seed 7";
-
-pub(super) const BENCH: &str = "\
-Examples:
-  everleaf bench
-  everleaf bench --workload a --threads 2
-  everleaf bench --medium dax --engine masstree --workload insert --count";
-
-pub(super) const LAB: &str = "\
-Examples:
-  everleaf lab bztree --figure 7
-  everleaf lab incll --figure 2 --plot figure.svg";
-
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   everleaf completions bash

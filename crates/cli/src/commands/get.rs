@@ -6,10 +6,11 @@ use std::io::Write;
 use everleaf::Value;
 use serde_json::Map;
 
-use crate::arguments::{PoolArgs, TreeArgs};
-use crate::context::{Context, write_json};
-use crate::failure::{Answer, Outcome};
+use crate::arguments::TreeArgs;
 use crate::forms::{EntryForms, FormArgs, JsonEncoding};
+use terminal::context::{Context, write_json};
+use terminal::failure::{Answer, Outcome};
+use terminal::pool::PoolArgs;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -1,7 +1,7 @@
 //! `everleaf insert`: adds a key, if it is absent.
 
-use crate::context::Context;
-use crate::failure::Outcome;
+use terminal::context::Context;
+use terminal::failure::Outcome;
 
 pub(crate) use super::put::Args;
 

@@ -4,8 +4,6 @@ mod apply;
 mod backup;
 mod check;
 mod compact;
-mod completions;
-mod crash;
 mod demo;
 mod drop;
 mod dump;
@@ -14,7 +12,6 @@ mod examples;
 mod get;
 mod insert;
 mod load;
-mod measure;
 mod put;
 mod restore;
 mod rm;
@@ -22,15 +19,18 @@ mod salvage;
 mod scan;
 mod shell;
 mod stat;
-mod torture;
 mod trees;
 mod violations;
 
 use clap::Subcommand;
 
-use crate::context::Context;
-use crate::failure::Outcome;
-use crate::interrupt;
+use terminal::completions;
+use terminal::context::Context;
+use terminal::failure::{Answer, Outcome};
+use terminal::interrupt;
+
+use crate::APPLICATION;
+use crate::workbench::{self, Workbench};
 
 /// The subcommands.
 #[derive(Subcommand, Debug)]
@@ -127,55 +127,23 @@ pub(crate) enum Command {
     /// Make trees from a dump
     #[command(after_help = examples::RESTORE)]
     Restore(restore::Args),
-    /// Kill writers at random and verify that nothing acknowledged is lost; exit code 1 if anything
-    /// is
-    ///
-    /// The pool, and its log if it has one, stay as the last round left them: `everleaf check` and
-    /// `everleaf scan` open them.
-    #[command(after_help = examples::TORTURE)]
-    Torture(torture::Args),
-    /// Crash an engine at every relevant moment, and check every recovery; exit code 1 if one is
-    /// wrong
-    #[command(after_help = examples::CRASH)]
-    Crash(crash::Args),
-    /// Measure throughput, latency, persists and memory, beside the standard library's map
-    ///
-    /// Prints the most important figures; --json prints all. Throughput counts all operations.
-    /// Latencies are taken from one operation in 128, so the longest is that of the sample, and a
-    /// rare pause may be missed. Two cases differ: with --tickets every write is timed until it is
-    /// durable, and in get_many every batch of 16 is timed. The pool's file is deleted at the end.
-    ///
-    /// Ratios compare what was measured in this run, in turns: "2.0 times that of the BTreeMap" is
-    /// twice its throughput. The floor is the time of a find, or half that of the BTreeMap if it is
-    /// less, plus that of the persists which the engine cannot do without; a write that takes 1.3
-    /// times the floor spends 30% on everything else.
-    #[command(after_help = examples::BENCH)]
-    Bench(lab::bench::Args),
-    /// Measure the figures of a paper again, and print the paper's claims beside the results
-    #[command(after_help = examples::LAB)]
-    Lab(lab::figures::Args),
     /// Print a completion script for a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(completions::Args),
+    #[command(flatten)]
+    Workbench(Workbench),
 }
 
-/// Hidden subcommands: this program starts them as child processes, and tests in virtual machines
-/// do so, too.
+/// Hidden subcommands: this program starts them as child processes.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Child {
     DemoWriter(demo::writer::Args),
-    TortureWriter(torture::writer::Args),
-    TortureReader(torture::reader::Args),
-    TortureJudge(torture::judge::Args),
 }
 
 /// Runs as a child process.
-pub(crate) fn run_child(command: Child, context: Context) -> Outcome {
+pub(crate) fn run_child(command: Child) -> Answer {
     match command {
-        Child::DemoWriter(args) => Ok(demo::writer::run(&args)),
-        Child::TortureWriter(args) => torture::writer::run(&args),
-        Child::TortureReader(args) => torture::reader::run(&args),
-        Child::TortureJudge(args) => torture::judge::run(&args, context),
+        Child::DemoWriter(args) => demo::writer::run(&args),
     }
 }
 
@@ -209,10 +177,14 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Backup(args) => backup::run(&args, context),
         Command::Dump(args) => dump::run(&args, context),
         Command::Restore(args) => restore::run(&args, context),
-        Command::Torture(args) => torture::run(&args, context),
-        Command::Crash(args) => crash::run(&args, context),
-        Command::Bench(args) => measure::bench(&args, context),
-        Command::Lab(args) => measure::figures(&args, context),
-        Command::Completions(args) => completions::run(&args, context),
+        Command::Completions(args) => completions::print(
+            &args,
+            APPLICATION.name,
+            APPLICATION.command::<Command>(),
+            context,
+        ),
+        Command::Workbench(_) => Err(workbench::turn_into(
+            &std::env::args_os().collect::<Vec<_>>(),
+        )),
     }
 }

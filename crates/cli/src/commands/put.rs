@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use everleaf::VALUE_BYTES_MAX;
 
-use crate::arguments::{NewTreeArgs, PoolArgs};
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
+use crate::arguments::NewTreeArgs;
 use crate::forms::{EntryForms, FormArgs};
 use crate::input::{Input, LINE_BYTES_MAX};
-use crate::interrupt;
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::interrupt;
+use terminal::pool::PoolArgs;
 
 /// Also the arguments of `insert`.
 #[derive(clap::Args, Debug)]

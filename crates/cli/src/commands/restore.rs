@@ -4,15 +4,15 @@ use std::io::BufRead;
 use std::path::PathBuf;
 
 use everleaf::{ErrorKind, Store, Tree};
-use lab::arguments::parse_fill;
+use terminal::values::parse_fill;
 
-use crate::arguments::PoolArgs;
-use crate::context::Context;
 use crate::dump_format::{DumpPart, DumpReader, TreeHead};
-use crate::failure::{Answer, Failure, Outcome};
 use crate::input::{Input, note_byte_order_mark};
 use crate::under_way::Writes;
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

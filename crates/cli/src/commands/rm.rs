@@ -6,12 +6,13 @@ use std::ops::Bound;
 use everleaf::{Bounds, CodecKind, Store, Tree};
 use serde_json::json;
 
-use crate::arguments::{PoolArgs, RangeArgs, TreeArgs};
-use crate::context::Context;
-use crate::failure::{Failure, Outcome};
+use crate::arguments::{RangeArgs, TreeArgs};
 use crate::forms::{EntryForms, FormArgs};
 use crate::under_way::Writes;
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::{Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -7,11 +7,13 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::dump::Output;
-use super::violations::{ListedViolation, Violations, list, with_keys};
-use crate::context::Context;
+use terminal::violations::{ListedViolation, Violations, list};
+
+use super::violations::with_keys;
 use crate::dump_format::{DumpWriter, TreeHead};
-use crate::failure::Failure;
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::Failure;
+use terminal::{interrupt, progress};
 
 /// The damage because of which parts were not saved.
 #[derive(Serialize)]

@@ -5,11 +5,12 @@ use std::io::Write;
 use everleaf::{Bounds, Tree, View, ViewRange};
 use serde_json::Map;
 
-use crate::arguments::{PoolArgs, RangeArgs, TreeArgs};
-use crate::context::{Context, write_json};
-use crate::failure::{Answer, Failure, Outcome};
+use crate::arguments::{RangeArgs, TreeArgs};
 use crate::forms::{EntryForms, FormArgs, JsonEncoding};
-use crate::interrupt;
+use terminal::context::{Context, write_json};
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::interrupt;
+use terminal::pool::PoolArgs;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

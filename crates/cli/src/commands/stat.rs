@@ -7,10 +7,10 @@ use std::time::Duration;
 use everleaf::{EpochStat, IndexStat, LineForm, Store, StoreStat, Survives};
 use serde::Serialize;
 
-use crate::arguments::PoolArgs;
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
-use crate::{progress, text};
+use terminal::context::{Context, survives_name};
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{progress, text};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
@@ -128,15 +128,6 @@ impl EpochReport {
             progress::many(self.lines_flushed_per_epoch.round() as u64, "line"),
             progress::many(self.nodes_restored, "node"),
         )
-    }
-}
-
-/// The failures that a medium survives, in a word.
-pub(super) fn survives_name(survives: Survives) -> &'static str {
-    match survives {
-        Survives::Nothing => "nothing",
-        Survives::ProcessCrash => "process-crash",
-        Survives::PowerLoss => "power-loss",
     }
 }
 

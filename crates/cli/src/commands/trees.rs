@@ -5,10 +5,10 @@ use std::io::Write;
 use everleaf::Store;
 use serde::Serialize;
 
-use crate::arguments::{PoolArgs, is_overtaken};
-use crate::context::{Context, write_json};
-use crate::failure::{Answer, Failure, Outcome};
-use crate::{progress, text};
+use terminal::context::{Context, write_json};
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::{PoolArgs, is_overtaken};
+use terminal::{progress, text};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -10,7 +10,9 @@ use std::str::FromStr;
 use everleaf::Key;
 use serde_json::Value;
 
-use crate::text;
+use terminal::text;
+
+use super::csv_line;
 
 /// The most parts of a tuple. The library has no encoding for more.
 const PARTS_MAX: usize = 4;
@@ -292,7 +294,7 @@ impl FieldType {
         if self.parts.len() == 1 {
             return Ok(vec![text.to_vec()]);
         }
-        text::csv_fields(text).ok_or_else(|| {
+        csv_line::fields(text).ok_or_else(|| {
             let text = text::quoted(text);
             format!("{text} is more than one line of CSV; quote a part that has a line feed")
         })
@@ -314,7 +316,7 @@ impl FieldType {
         if let [text] = texts.as_slice() {
             return Some(text.clone());
         }
-        String::from_utf8(text::csv_line(&texts)).ok()
+        String::from_utf8(csv_line::line(&texts)).ok()
     }
 
     /// The bytes as JSON: a tuple as an array; `None` if they are none of this type.

@@ -81,93 +81,6 @@ fn every_command_speaks_json() {
 }
 
 #[test]
-fn a_benchmark_measures_the_tree_that_it_filled() {
-    for (engine, workload, medium) in [
-        ("rntree", "load", "dax"),
-        ("rntree", "insert", "ram"),
-        ("bztree", "d", "ram"),
-        ("masstree", "remove", "dax"),
-        ("bztree", "find", "dax"),
-        ("masstree", "find", "dax"),
-    ] {
-        let sizes = [
-            "--keys", "8000", "--ops", "1000", "--runs", "2", "--count", "--json", "--quiet",
-        ];
-        let what = [
-            "bench",
-            "--engine",
-            engine,
-            "--workload",
-            workload,
-            "--medium",
-            medium,
-        ];
-        let beside: &[&str] = if medium == "ram" {
-            &[]
-        } else {
-            &["--baseline", "ram"]
-        };
-        let report = run(&[&what[..], &sizes, beside].concat()).expect(0).json();
-        let figure = |name: &str| {
-            report[name]
-                .as_f64()
-                .unwrap_or_else(|| panic!("{name} in {report}"))
-        };
-        assert!(
-            figure("mops") > 0.0 && figure("find_ns") > 0.0 && figure("ratio_to_btreemap") > 0.0
-        );
-        assert!((16.0..400.0).contains(&figure("bytes_per_key")), "{report}");
-        let writes = workload != "d" && workload != "find";
-        assert!(
-            engine == "masstree" || !writes || figure("persists_per_op") >= 2.0,
-            "{report}"
-        );
-        assert!(
-            workload != "find" || figure("store_over_engine") > 0.0,
-            "{report}"
-        );
-        assert_eq!(
-            report["load_mops"].is_null(),
-            workload == "load",
-            "{report}"
-        );
-        let has_ratio =
-            ["ratio_to_ram", "find_ratio_to_ram"].map(|name| report[name].as_f64() > Some(0.0));
-        assert_eq!(has_ratio, [medium != "ram"; 2], "{report}");
-        assert_eq!(report["pages"], "huge");
-    }
-}
-
-#[test]
-fn a_benchmark_of_a_bulk_load_tells_how_dense_that_is() {
-    // If the processor has only twin lines, they add 1.4 bytes for each key of a leaf.
-    for (engine, bytes) in [("rntree", 22.0), ("bztree", 60.0), ("masstree", 90.0)] {
-        let what = [
-            "bench",
-            "--engine",
-            engine,
-            "--medium",
-            "dax",
-            "--workload",
-            "find",
-            "--bulk-load",
-            "1",
-        ];
-        let sizes = [
-            "--keys", "30000", "--ops", "1000", "--runs", "1", "--json", "--quiet",
-        ];
-        let report = run(&[&what[..], &sizes].concat()).expect(0).json();
-        assert!(report["load_mops"].as_f64().unwrap() > 0.0, "{report}");
-        assert!(
-            (16.0..bytes).contains(&report["bytes_per_key"].as_f64().unwrap()),
-            "{report}"
-        );
-    }
-    run(&["bench", "--bulk-load", "2"]).expect(2);
-    run(&["bench", "--bulk-load", "1", "--workload", "load"]).expect(2);
-}
-
-#[test]
 fn an_emulated_medium_is_told_once_on_standard_error() {
     let (_folder, pool) = pool();
     let said = run(&on("put", &pool, &["k", "v", "--json"])).expect(0);
@@ -253,8 +166,6 @@ fn wrong_use_has_exit_code_2() {
     run(&["get"]).expect(2);
     run(&on("get", &pool, &["k", "--codec", "word"])).expect(2);
     run(&on("put", &pool, &["k", "v", "--line-store", "magic"])).expect(2);
-    run(&on("torture", &pool, &["--rounds", "0"])).expect(2);
-    run(&["bench", "--medium", "ram", "--baseline", "ram"]).expect(2);
     run(&on("scan", &pool, &["--prefix", "a", "--from", "b"])).expect(2);
     assert!(!pool.exists());
     run(&on("put", &pool, &["zz", "00", "--hex"])).expect(2);
@@ -997,7 +908,7 @@ fn what_is_no_pool_is_refused_by_every_command() {
     let (folder, _) = pool();
     let text = folder.path().join("notes.txt");
     std::fs::write(&text, "dear diary").unwrap();
-    for subcommand in ["load", "scan", "trees", "stat", "check", "dump", "torture"] {
+    for subcommand in ["load", "scan", "trees", "stat", "check", "dump"] {
         let said = run(&on(subcommand, &text, &[])).expect(3);
         assert!(
             said.errors.contains("notes.txt") && said.errors.contains("not an Everleaf pool"),
@@ -1134,14 +1045,12 @@ fn completions_are_made_for_shells() {
             .to_owned()
     };
     assert!(
-        !of("--figure").contains("compgen -f") && of("--plot").contains("compgen -f"),
+        !of("--prefix").contains("compgen -f") && of("--value-file").contains("compgen -f"),
         "{}",
-        of("--figure")
+        of("--prefix")
     );
-    for command in ["put", "bench", "crash"] {
-        let help = run(&[command, "--help"]).expect(0);
-        assert!(help.text().contains("rntree, bztree"), "{help:?}");
-    }
+    let help = run(&["put", "--help"]).expect(0);
+    assert!(help.text().contains("rntree, bztree"), "{help:?}");
     run(&["completions", "no-such-shell"]).expect(2);
     let said = run(&["completions", "bash", "--json"]).expect(0);
     assert!(said.json()["script"].as_str().unwrap().contains("torture"));

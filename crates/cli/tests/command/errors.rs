@@ -315,7 +315,7 @@ fn threads_that_cannot_be_started_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("everleaf");
     let pool = folder.path().join("a.pool");
-    std::fs::copy(crate::common::program(), &program).unwrap();
+    std::fs::copy(crate::program(), &program).unwrap();
     let all = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(folder.path(), all.clone()).unwrap();
     std::fs::set_permissions(&program, all).unwrap();

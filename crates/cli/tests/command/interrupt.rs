@@ -2,52 +2,11 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{Said, everleaf, lines, on, pool, run, run_with};
+use crate::common::children::{expect_soon, files, interrupt, start};
+use crate::common::{lines, on, pool, run, run_with};
 use serde_json::json;
-
-fn start<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Child {
-    let mut command = everleaf();
-    let command = command
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command.spawn().unwrap()
-}
-
-fn interrupt(mut child: Child) -> Said {
-    // The input is kept open: its end would end the command, too.
-    let _input = child.stdin.take();
-    let killed = std::process::Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()
-        .unwrap();
-    assert!(killed.success());
-    Said::of(child.wait_with_output().unwrap())
-}
-
-/// Waits until `is_so`, for a while.
-#[track_caller]
-fn expect_soon(is_so: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "it did not happen"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn files(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect()
-}
 
 /// Whether an unfinished file is there.
 fn has_part(folder: &Path) -> bool {
@@ -154,43 +113,4 @@ fn a_backup_is_verified_or_not_there() {
         );
         let _ = std::fs::remove_file(&target);
     }
-}
-
-#[test]
-fn a_benchmark_removes_its_pool() {
-    let (folder, pool) = pool();
-    let sizes = [
-        "--keys", "5000000", "--runs", "9", "--medium", "dax", "--pool",
-    ];
-    let bench = start(&[&["bench"], &sizes[..], &[pool.to_str().unwrap()]].concat());
-    expect_soon(|| pool.exists());
-    std::thread::sleep(Duration::from_millis(200));
-    interrupt(bench).expect(3);
-    assert!(files(folder.path()).is_empty());
-}
-
-/// The file in which the disk itself is measured once stayed behind.
-#[test]
-fn a_benchmark_on_a_disk_leaves_no_file() {
-    let (folder, _) = pool();
-    let mut command = everleaf();
-    command
-        .args([
-            "bench", "--medium", "file", "--keys", "1000", "--ops", "1000",
-        ])
-        .current_dir(folder.path());
-    let bench = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    expect_soon(|| {
-        files(folder.path()).iter().any(|name| {
-            Path::new(name)
-                .extension()
-                .is_some_and(|extension| extension == "disk")
-        })
-    });
-    interrupt(bench).expect(3);
-    assert!(files(folder.path()).is_empty());
 }

@@ -6,14 +6,18 @@ mod command_page;
 mod commands;
 mod common;
 mod compact;
-mod crash;
 mod dump_restore;
 mod errors;
 mod interrupt;
 mod kills;
-mod lab;
 mod progress;
 mod repair;
 mod shell;
 mod tables;
 mod typed;
+mod workbench;
+
+/// The path of the command.
+fn program() -> &'static str {
+    env!("CARGO_BIN_EXE_everleaf")
+}

@@ -126,7 +126,7 @@ pub struct Media {
     pub dax: Factory<Dax>,
     /// An ordinary file with a log.
     pub file: Factory<File>,
-    /// Any of the media above, instrumented.
+    /// Any of the media above, instrumented. Without the feature `instrumented` no tree is made there.
     pub instrumented: Factory<Instrumented>,
     /// The crash explorer's.
     #[cfg(feature = "sim")]
@@ -219,7 +219,8 @@ impl Media {
 }
 
 impl<M: Medium> Factory<M> {
-    const ABSENT: Self = Self {
+    #[doc(hidden)]
+    pub const ABSENT: Self = Self {
         create: |_, _, _, _| unreachable!("the engine is not compiled for this medium"),
         open: |_, _, _, _| unreachable!("the engine is not compiled for this medium"),
         salvage: |_, _, _, _| unreachable!("the engine is not compiled for this medium"),
@@ -234,7 +235,7 @@ macro_rules! all_media_of {
         $crate::engine::Media {
             dax: $crate::factory_of!($tree, Dax),
             file: $crate::factory_of!($tree, File),
-            instrumented: $crate::factory_of!($tree, Instrumented),
+            instrumented: $crate::instrumented_factory_of!($tree),
         }
     };
 }
@@ -247,7 +248,7 @@ macro_rules! all_media_of {
         $crate::engine::Media {
             dax: $crate::factory_of!($tree, Dax),
             file: $crate::factory_of!($tree, File),
-            instrumented: $crate::factory_of!($tree, Instrumented),
+            instrumented: $crate::instrumented_factory_of!($tree),
             sim: $crate::factory_of!($tree, Sim),
         }
     };
@@ -265,6 +266,26 @@ macro_rules! factory_of {
     };
 }
 
+/// The [`Factory`] of an engine on the instrumented medium.
+#[doc(hidden)]
+#[cfg(feature = "instrumented")]
+#[macro_export]
+macro_rules! instrumented_factory_of {
+    ($tree:ident) => {
+        $crate::factory_of!($tree, Instrumented)
+    };
+}
+
+/// The [`Factory`] of an engine on the instrumented medium, which this build has not.
+#[doc(hidden)]
+#[cfg(not(feature = "instrumented"))]
+#[macro_export]
+macro_rules! instrumented_factory_of {
+    ($tree:ident) => {
+        $crate::engine::Factory::ABSENT
+    };
+}
+
 /// A module `instrumented` with functions that make and open trees `$tree<Instrumented, codec>`,
 /// without stripes, from options of their own type. The trees are compiled where this is written:
 /// integration tests link them, and do not compile them again. A build for unit tests has no such
@@ -273,7 +294,7 @@ macro_rules! instrumented_trees {
     ($tree:ident, $options:ident) => {
         /// Trees on an instrumented medium, for integration tests.
         #[doc(hidden)]
-        #[cfg(not(test))]
+        #[cfg(all(feature = "instrumented", not(test)))]
         pub mod instrumented {
             use medium::Instrumented;
             use pool::{Pool, TreeRoot};

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
+use std::future::Future;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use everleaf::{
@@ -490,6 +493,34 @@ fn a_ticket_of_a_tree_of_epochs_waits_for_its_epoch() {
     assert!(first.is_durable() && !second.is_durable());
     second.clone().wait().unwrap();
     assert!(second.is_durable());
+}
+
+/// An open notes a few words by itself, and syncs them only with the first write. What is read before
+/// that is durable, although these notes are not.
+#[test]
+fn a_read_is_durable_in_a_store_that_was_just_opened() {
+    for engine in Engine::ALL.iter().copied() {
+        let folder = folder();
+        let path = folder.path().join("a.pool");
+        let kind = TreeOptions {
+            engine,
+            ..TreeOptions::RECORDS
+        };
+        let store = options().open(&path).unwrap();
+        let tree = store.tree_with("t", kind).unwrap();
+        tree.put("key", "value").unwrap();
+        drop(tree);
+        store.close().unwrap();
+        let store = options().open(&path).unwrap();
+        let tree = store.open_tree("t").unwrap();
+        let read = tree.pending().get("key").unwrap();
+        assert!(read.is_durable(), "{engine}");
+        let missing = tree.pending().remove("none").unwrap();
+        assert!(
+            missing.is_durable() || engine.is_buffered(),
+            "{engine}: nothing was removed"
+        );
+    }
 }
 
 #[test]
@@ -1035,6 +1066,65 @@ impl Gate {
             self.has_waited.store(true, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// A thread that ended an epoch once held a lock while it waited for the disk. A poll of another write
+/// needs that lock, and blocked its executor.
+#[test]
+fn a_poll_does_not_block_while_the_disk_hangs_at_the_end_of_an_epoch() {
+    let folder = folder();
+    let file = |name| {
+        let mut open = std::fs::OpenOptions::new();
+        let path = folder.path().join(name);
+        let opened = open.read(true).write(true).create_new(true).open(path);
+        Disk(opened.unwrap())
+    };
+    let log = Arc::new(Gate::default());
+    let gate = Arc::clone(&log);
+    let hook = move |call| {
+        if call == FileCall::Sync {
+            gate.pass();
+        }
+    };
+    let io = Arc::new(Hooked::new(Arc::new(file("a.log")), hook));
+    let store = options()
+        .close_cleanly(false)
+        .manual_epochs()
+        .open_on(Arc::new(file("a")), io)
+        .unwrap();
+    let kind = TreeOptions {
+        engine: Engine::MASSTREE,
+        ..TreeOptions::RECORDS
+    };
+    let tree = store.tree_with("t", kind).unwrap();
+    tree.put("first", "value").unwrap();
+    log.is_shut.store(true, Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| store.sync());
+        wait_until(|| log.has_waited.load(Ordering::Relaxed));
+        let poll = scope.spawn(|| {
+            let mut pending = tree.pending().put("second", "value").unwrap();
+            let mut context = Context::from_waker(Waker::noop());
+            let is_pending = Pin::new(&mut pending).poll(&mut context).is_pending();
+            (is_pending, pending)
+        });
+        wait_until(|| poll.is_finished());
+        let has_returned = poll.is_finished();
+        log.is_shut.store(false, Ordering::Relaxed);
+        let (is_pending, pending) = poll.join().unwrap();
+        sync.join().unwrap().unwrap();
+        assert!(has_returned, "the poll has waited for the disk");
+        assert!(is_pending);
+        pending.wait().unwrap();
+    });
+}
+
+/// Waits until `is_so`, for at most 10 seconds.
+fn wait_until(is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

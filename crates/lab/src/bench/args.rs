@@ -9,8 +9,8 @@ use medium::kernels::Kernels;
 use medium::{Durability, LineStore};
 
 use super::keys::Keys;
-use crate::arguments::{any_of, engine_of, parse_durability, parse_fill};
-use crate::failure::{Failure, Result};
+use terminal::failure::{Failure, Result};
+use terminal::values::{any_of, engine_of, parse_durability, parse_fill};
 
 /// The most keys of a tree on which persists are counted.
 const COUNTED_KEYS_MAX: u64 = 1_000_000;

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::failure::{Failure, Result};
-use crate::temporary::Scratch;
+use super::scratch::new_scratch;
+use terminal::failure::{Failure, Result};
 
 /// Bytes of a durable write.
 const BLOCK_BYTES: usize = 4096;
@@ -26,7 +26,7 @@ pub(crate) struct DiskRates {
 /// Measures the disk of this folder.
 pub(crate) fn rates(folder: &Path) -> Result<DiskRates> {
     let path = folder.join(format!("everleaf-bench-{}.disk", std::process::id()));
-    let scratch = Scratch::create(path)?;
+    let scratch = new_scratch(path)?;
     measure(scratch.path()).map_err(Failure::io(format!("sync {}", scratch.path().display())))
 }
 

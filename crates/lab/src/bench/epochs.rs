@@ -11,7 +11,7 @@ use super::args::{Args, Workload};
 use super::keys::{Keys, Random};
 use super::subject::{Bench, histogram, on_threads, padded};
 use super::workload::Script;
-use crate::failure::Result;
+use terminal::failure::Result;
 
 /// A distance of keys that are never in one leaf.
 const KEYS_APART: usize = 32;

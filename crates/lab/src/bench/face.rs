@@ -11,7 +11,7 @@ use super::keys::Keys;
 use super::subject::{NAME, padded};
 use super::workload::Script;
 use crate::comparison::median;
-use crate::failure::Result;
+use terminal::failure::Result;
 
 /// Whether this cost is measured. It is for finds by an engine for users, in a pool that a store
 /// opens without options.

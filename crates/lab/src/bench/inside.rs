@@ -8,7 +8,7 @@ use super::args::Args;
 use super::subject::{Bench, Operations, count_of};
 use super::workload::{Script, WorkloadStep, updated};
 use crate::comparison::median;
-use crate::failure::{Failure, Result};
+use terminal::failure::{Failure, Result};
 
 /// One operation in this many is measured part by part.
 const TAKEN_APART: usize = 8;

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::args::Args;
 use super::keys::Random;
+use super::scratch::new_scratch;
 use super::subject::open_file;
 use crate::comparison::{Row, Table, median};
-use crate::failure::Result;
 use crate::notes::Said;
-use crate::temporary::Scratch;
+use terminal::failure::Result;
 
 /// The region of lines, in bytes.
 const REGION_BYTES: u64 = 512 << 20;
@@ -73,7 +73,7 @@ fn measure(args: &Args, line_store: LineStore) -> Result<f64> {
         std::env::temp_dir()
     };
     let path = folder.join(format!("everleaf-lines-{}.region", std::process::id()));
-    let scratch = Scratch::create(path)?;
+    let scratch = new_scratch(path)?;
     time_stores(
         args,
         Dax::new(

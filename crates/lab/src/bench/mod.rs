@@ -11,6 +11,7 @@ mod keys;
 mod line_stores;
 mod once;
 mod report;
+mod scratch;
 mod subject;
 mod table;
 mod turns;
@@ -23,7 +24,6 @@ pub(crate) use args::{Distribution, PoolMedium, Workload};
 pub(crate) use inside::{Shares, shares, split_ns, words};
 
 use crate::comparison::turns;
-use crate::failure::{Failure, Result};
 use crate::notes::{NoteReceiver, Said};
 use compare::Baseline;
 use keys::Keys;
@@ -31,6 +31,7 @@ pub(crate) use once::{Once, once};
 use report::{LogShare, Report};
 pub(crate) use subject::count_of;
 use subject::{Bench, Measurement, Recoveries};
+use terminal::failure::{Failure, Result};
 pub(crate) use turns::{Sample, Series, Trees, fit_together, sample};
 use workload::{Script, WorkloadStep};
 

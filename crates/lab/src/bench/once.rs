@@ -6,7 +6,7 @@ use medium::Counts;
 use super::args::Args;
 use super::subject::{Bench, Measurement, count_of};
 use super::workload::Script;
-use crate::failure::Result;
+use terminal::failure::Result;
 
 /// A run, and its tree at the end.
 pub(crate) struct Once {

@@ -20,9 +20,11 @@ use super::epochs::{Touches, first_touches};
 use super::keys::{Keys, Random};
 use super::workload::{Script, Stamps, WorkloadStep, updated};
 use crate::comparison::median;
-use crate::failure::{Failure, Result};
 use crate::notes::NoteReceiver;
-use crate::temporary::Scratch;
+use terminal::failure::{Failure, Result};
+use terminal::temporary::Scratch;
+
+use super::scratch::new_scratch;
 
 /// The tree's name in its pool.
 pub(crate) const NAME: &str = "bench";
@@ -121,7 +123,7 @@ pub(crate) fn with_medium(args: &Args) -> Result<Args> {
         Some(pool) => pool.clone(),
         None => PathBuf::from(format!("./everleaf-bench-{process}-{number}.pool")),
     };
-    let probe = Scratch::create(pool.clone())?;
+    let probe = new_scratch(pool.clone())?;
     let is_durable = Dax::survives_power_loss(&open_file(probe.path())?);
     Ok(Args {
         medium: if is_durable {
@@ -221,7 +223,7 @@ impl Bench {
         let scratch = if args.medium == PoolMedium::Ram {
             None
         } else {
-            Some(Scratch::create(path.clone())?)
+            Some(new_scratch(path.clone())?)
         };
         let options = store_options(args)?;
         let instrumented = match args.persist_delay_ns {
@@ -393,14 +395,14 @@ impl Bench {
     /// Verifies that keys have the values of their last updates in a script that has just run.
     ///
     /// # Errors
-    /// [`Failure::Wrong`] if one has another value, or none.
+    /// [`Failure::Refused`] if one has another value, or none.
     pub(crate) fn verify(&self, script: &Script) -> Result<()> {
         let subject = self.subject();
         let mut buffer = Vec::new();
         for (key, expected) in script.last_updates() {
             let found = subject.value(key, &mut buffer)?;
             if !found.is_some_and(|found| expected.contains(&found)) {
-                return Err(Failure::Wrong(format!(
+                return Err(Failure::Refused(format!(
                     "key {key:#x} has {found:x?} after the run, and its last updates wrote {expected:x?}: an update was \
                      lost, or a value was changed"
                 )));
@@ -417,7 +419,7 @@ impl Bench {
         let path = self
             .folder()
             .join(format!("everleaf-bench-{}.region", std::process::id()));
-        let scratch = Scratch::create(path)?;
+        let scratch = new_scratch(path)?;
         let region = Instrumented::new(new_dax(scratch.path(), args)?);
         let region = region.delayed(args.persist_delay_ns.unwrap_or(0));
         region

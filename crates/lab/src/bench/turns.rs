@@ -6,7 +6,7 @@ use super::subject::Bench;
 use super::undo;
 use super::workload::Script;
 use crate::comparison::{median, turns};
-use crate::failure::{Failure, Result};
+use terminal::failure::{Failure, Result};
 
 /// Bytes of memory for a key of 8 bytes, its value, and its part of the nodes, with a margin.
 const KEY_BYTES: u64 = 96;

@@ -7,9 +7,9 @@ use crate::bench::{
     sample, shares, words,
 };
 use crate::comparison::{grouped, median};
-use crate::failure::Result;
 use crate::notes::NoteReceiver;
 use medium::SmallPages;
+use terminal::failure::Result;
 
 /// One curve.
 #[derive(Clone, Copy)]

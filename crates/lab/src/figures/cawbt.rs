@@ -4,9 +4,9 @@
 use super::{Claim, Figure, KEYS, Measure, Point, Setup, bench_args, threads_in_words};
 use crate::bench::{Distribution, Once, PoolMedium, Workload, once, recoveries, split_ns};
 use crate::comparison::{grouped, median};
-use crate::failure::{Failure, Result};
 use crate::notes::NoteReceiver;
 use medium::SmallPages;
+use terminal::failure::{Failure, Result};
 
 /// The figures there are.
 pub(super) const FIGURES: &[(u8, Measure)] = &[

@@ -8,8 +8,8 @@ use crate::bench::{
     Distribution, PoolMedium, Sample, Series, Trees, Workload, count_of, fit_together, recoveries,
 };
 use crate::comparison::{grouped, median};
-use crate::failure::Result;
 use crate::notes::NoteReceiver;
+use terminal::failure::Result;
 
 /// A tree by the paper's name, with its settings of masstree.
 type Tree = (&'static str, &'static str);

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use crate::bench;
 use crate::comparison::{grouped, rounded};
-use crate::failure::{Failure, Result};
 use crate::notes::{NoteReceiver, Said};
-use crate::output_file::ForceArgs;
+use terminal::failure::{Failure, Result};
+use terminal::output_file::ForceArgs;
 
 /// Measure the figures of a paper again
 #[derive(clap::Args, Clone, Debug)]

@@ -7,8 +7,8 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use super::{Args, Figure, KEYS, Point, THREADS};
-use crate::failure::{Failure, Result};
-use crate::output_file::OutputFile;
+use terminal::failure::{Failure, Result};
+use terminal::output_file::OutputFile;
 
 /// Bytes of a large drawing: this much room is asked for before anything is measured.
 const DRAWING_BYTES: usize = 256 << 10;

@@ -21,6 +21,7 @@
 //! handle of the store, and with it this commit's medium. So wakers are collected while a thread
 //! leads, and called once it does not any more ([`GroupCommit::wake_ready`]).
 
+use std::cell::Cell;
 use std::sync::atomic::AtomicU64 as Figure;
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -55,6 +56,25 @@ struct Waiting {
 struct Task {
     position: u64,
     waker: Waker,
+}
+
+thread_local! {
+    /// Whether this thread holds a lock that a waker could need, and so wakes no task.
+    static WAKES_NO_TASK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `run`, which wakes no task. The tasks that become ready meanwhile wait for the next call of
+/// [`GroupCommit::wake_ready`] by any thread.
+pub(super) fn without_waking<R>(run: impl FnOnce() -> R) -> R {
+    /// Its drop lets the thread wake tasks again, also after a panic.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            WAKES_NO_TASK.set(self.0);
+        }
+    }
+    let _restore = Restore(WAKES_NO_TASK.replace(true));
+    run()
 }
 
 /// Why nothing is acknowledged any more.
@@ -240,7 +260,7 @@ impl GroupCommit {
     /// so the caller neither leads nor uses the memory of the pool afterwards, unless it holds a
     /// handle itself.
     pub(super) fn wake_ready(&self) {
-        if !self.has_ready() {
+        if !self.has_ready() || WAKES_NO_TASK.get() {
             return;
         }
         let ready = {

@@ -589,6 +589,10 @@ unsafe impl Medium for File {
         Ok(())
     }
 
+    fn settle_without_waking(&self, lsn: Lsn) -> Result<(), MediumError> {
+        commit::without_waking(|| self.settle(lsn))
+    }
+
     #[inline(always)]
     fn await_memory(&self) -> Result<(), MediumError> {
         self.core.await_memory(self.options.background)

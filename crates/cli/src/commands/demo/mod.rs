@@ -14,17 +14,17 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use everleaf::{Engine, Store, Tree};
-use lab::arguments::engine_of;
-use lab::temporary::Scratch;
+use terminal::temporary::Scratch;
+use terminal::values::engine_of;
 
-use crate::arguments::PoolArgs;
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
-use crate::{child, progress};
 use listing::Listing;
 use prove::Acknowledgements;
 use report::Report;
 use show::Show;
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{child, progress};
 use writer::THREADS;
 
 /// The tree of the demo's pool, by which the demo recognises a pool of its own.
@@ -218,7 +218,12 @@ fn walk(args: &Args, context: Context, report: &mut Report) -> Result<(Listing, 
 
 pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let pool = PoolArgs::new(args.pool.clone());
-    child::replace_own(&pool, &[TREE], "pool of an earlier demo")?;
+    child::replace_own(
+        &pool.pool,
+        pool.options(),
+        &[TREE],
+        "pool of an earlier demo",
+    )?;
     // A signal removes the pool. A failure leaves it, so that the user can examine it.
     let scratch = Scratch::adopt(&args.pool);
     let outcome = show_all(args, &pool, context);

@@ -7,8 +7,8 @@ use everleaf::Tree;
 
 use super::listing::Listing;
 use super::writer::{ACKNOWLEDGED_TOGETHER, THREADS, part};
-use crate::commands::violations::Violations;
-use crate::failure::Failure;
+use terminal::failure::Failure;
+use terminal::violations::Violations;
 
 /// The acknowledgements of a writer.
 pub(super) struct Acknowledgements {

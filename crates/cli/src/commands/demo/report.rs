@@ -10,10 +10,10 @@ use super::Killed;
 use super::listing::Listing;
 use super::prove::Proof;
 use super::writer::is_paced;
-use crate::commands::stat::survives_name;
-use crate::commands::violations::Violations;
-use crate::failure::Failure;
-use crate::{progress, text};
+use terminal::context::survives_name;
+use terminal::failure::Failure;
+use terminal::violations::Violations;
+use terminal::{progress, text};
 
 /// Entries of the prefix scan that are shown.
 const SHOWN: usize = 6;

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 
 use super::report::Report;
-use crate::context::Context;
-use crate::failure::Failure;
+use terminal::context::Context;
+use terminal::failure::Failure;
 
 /// Prints named steps on standard output; nothing with `--json`.
 pub(super) struct Show {

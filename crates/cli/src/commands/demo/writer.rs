@@ -10,13 +10,13 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use everleaf::{Engine, Store, Tree, TreeOptions};
-use lab::arguments::engine_of;
+use terminal::values::engine_of;
 
 use super::TREE;
 use super::listing::Listing;
-use crate::arguments::PoolArgs;
-use crate::child;
-use crate::failure::{Answer, Failure, Outcome};
+use terminal::child;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
 
 /// Threads that write.
 pub(super) const THREADS: usize = 2;

@@ -1,9 +1,9 @@
 //! Lines of `key TAB value`.
 
 use super::InputEntry;
-use crate::failure::Failure;
 use crate::forms::EntryForms;
 use crate::input::{Input, LineRead, too_long};
+use terminal::failure::Failure;
 
 /// The entries of an input of lines.
 pub(super) struct LineSource {

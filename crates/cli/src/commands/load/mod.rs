@@ -14,13 +14,14 @@ use serde::Serialize;
 
 use self::lines::LineSource;
 use self::table::{ColumnArgs, TableSource};
-use crate::arguments::{NewTreeArgs, PoolArgs};
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
+use crate::arguments::NewTreeArgs;
 use crate::forms::{EntryForms, FormArgs};
 use crate::input::{Input, note_byte_order_mark};
 use crate::under_way::Writes;
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -6,10 +6,10 @@ use std::io::{self, BufRead, Read};
 use csv::{ByteRecord, ReaderBuilder};
 
 use super::InputEntry;
-use crate::failure::Failure;
 use crate::forms::EntryForms;
 use crate::input::{Input, LINE_BYTES_MAX};
-use crate::text;
+use terminal::failure::Failure;
+use terminal::text;
 
 /// Bytes that are read behind the end of a table: a row of their own, unless a quote is not closed.
 /// Then they are the end of the last field.

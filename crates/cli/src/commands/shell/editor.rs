@@ -15,7 +15,7 @@ use rustyline::{CompletionType, Editor, Helper};
 
 use super::session::ShellCommand;
 use super::words::as_word;
-use crate::failure::Failure;
+use terminal::failure::Failure;
 
 /// The lines of a user.
 pub(super) struct LineEditor<'s> {

@@ -14,13 +14,14 @@ use everleaf::Store;
 
 use self::editor::{LineEditor, Typed, history_file};
 use self::session::{NextStep, Session};
-use crate::arguments::{PoolArgs, TreeArgs};
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
+use crate::arguments::TreeArgs;
 use crate::forms::FormArgs;
 use crate::input::{Input, LineRead, note_byte_order_mark, too_long};
-use crate::report::report;
-use crate::{interrupt, progress};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+use terminal::report::report;
+use terminal::{interrupt, progress};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {

@@ -13,9 +13,9 @@ use crate::arguments::{NewTreeArgs, TreeArgs};
 use crate::commands::get::GetArgs;
 use crate::commands::scan::ScanArgs;
 use crate::commands::trees;
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
 use crate::forms::{EntryForms, FormArgs};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
 
 /// The commands of the shell.
 #[derive(Parser, Debug)]

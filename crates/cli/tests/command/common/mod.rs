@@ -1,5 +1,9 @@
 //! Runs the command.
 
+pub(crate) mod children;
+pub(crate) mod frames;
+pub(crate) mod page;
+
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,10 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// The path of the command.
-pub(crate) fn program() -> &'static str {
-    env!("CARGO_BIN_EXE_everleaf")
-}
+use crate::program;
 
 /// The command, to be given arguments.
 pub(crate) fn everleaf() -> Command {

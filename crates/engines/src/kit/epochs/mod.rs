@@ -349,11 +349,14 @@ impl<M: Medium, S> TreeEpochs<M, S> {
     }
 
     /// Notes whether the end of the epochs before `running` has failed.
-    fn note_end(&self, running: u64, has_failed: bool) {
-        self.is_failing.store(has_failed, Ordering::Relaxed);
-        if !has_failed {
-            self.durable.fetch_max(running - 1, Ordering::Release);
-        }
+    fn note_durable(&self, running: u64) {
+        self.is_failing.store(false, Ordering::Relaxed);
+        self.durable.fetch_max(running - 1, Ordering::Release);
+    }
+
+    /// Notes that an epoch could not be ended.
+    fn note_failed(&self) {
+        self.is_failing.store(true, Ordering::Relaxed);
     }
 
     /// Begins an epoch. All shards are locked.

@@ -38,7 +38,11 @@ pub(crate) trait Member<M: Medium, S>: Send + Sync {
 /// The epochs that the trees of a pool share.
 pub(crate) struct PoolEpochs<M: Medium, S> {
     members: Mutex<Members<M, S>>,
-    /// Held while an epoch begins or ends. The holder may wait for a batch meanwhile.
+    /// Held by a thread that ends an epoch and waits until that is durable: one end serves all threads
+    /// that arrive meanwhile. It is taken before the lock of the state.
+    turn: Mutex<()>,
+    /// Held while an epoch begins or ends, and never during a wait for the disk. The holder may wait
+    /// for a batch meanwhile.
     state: Mutex<PoolEpochState>,
     /// Batches hold it in shared mode, the end of an epoch in exclusive mode.
     batches: SharedLock,
@@ -74,6 +78,7 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
         };
         Self {
             members: Mutex::default(),
+            turn: Mutex::default(),
             state: Mutex::new(state),
             batches: SharedLock::default(),
             last_ended: LastEnded::default(),
@@ -81,6 +86,15 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
             ticker: Mutex::default(),
         }
     }
+}
+
+/// An epoch that has ended, and need not be durable yet.
+#[derive(Clone, Copy)]
+struct EndedEpoch {
+    /// The epoch that runs after it.
+    next: u64,
+    /// The LSN at which it is durable.
+    lsn: Lsn,
 }
 
 /// The epochs of a pool of which no tree is open.
@@ -153,12 +167,15 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         first: u64,
         open: impl FnOnce(&Joined<'_>) -> Result<Arc<T>>,
     ) -> Result<Arc<T>> {
+        let turn = self.turn.lock();
         let mut state = self.state.lock();
+        let mut ended = None;
         if state.written.running == 0 {
             state.resume(pool, first)?;
         } else {
             // If the tree was open before, all writes of that time then lie in ended epochs.
-            self.end(&mut state, pool, Some(first))?;
+            let end = self.end(&mut state, pool, Some(first));
+            ended = Some(end.inspect_err(|_| self.note_failed())?);
         }
         let EpochState {
             running,
@@ -178,6 +195,11 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             }
             Err(_) => self.close_if_empty(&mut state, pool)?,
         }
+        drop(state);
+        let settled = ended.map_or(Ok(()), |ended| self.settle(pool, ended));
+        drop(turn);
+        wake_tasks(pool, ended)?;
+        settled?;
         tree
     }
 
@@ -188,18 +210,23 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         epochs: &TreeEpochs<M, S>,
         is_clean: bool,
     ) -> Result<()> {
-        let mut state = self.state.lock();
+        let turn = self.turn.lock();
+        // The epoch is durable before the tree leaves: otherwise the pool could be noted as closed
+        // without it.
         let ended = if is_clean {
-            self.end(&mut state, pool, None)
+            self.end_and_settle(pool, None).map(Some)
         } else {
-            Ok(())
+            Ok(None)
         };
+        let mut state = self.state.lock();
         state.is_cut_off |= !is_clean || ended.is_err();
         self.forget(epochs);
         let closed = self.close_if_empty(&mut state, pool);
         drop(state);
+        drop(turn);
         self.stop_ticker();
-        ended.and(closed)
+        wake_tasks(pool, ended?)?;
+        closed
     }
 
     /// Removes a tree whose memory is given back. No operation on it is under way, and none begins
@@ -230,20 +257,49 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// One end serves all threads that wait for it. `epochs` are those of any tree that takes part.
     pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &TreeEpochs<M, S>) -> Result<()> {
         let epoch = epochs.running();
-        let mut state = self.state.lock();
-        self.expect_member(epochs)?;
-        let done = if state.written.running <= epoch {
-            self.end(&mut state, pool, None)
-        } else {
-            Ok(())
-        };
-        let ended = state.ended;
-        // The lock goes to the thread that has waited longest. If threads that come back got it
+        let turn = self.turn.lock();
+        let ended = self.end_and_settle(pool, Some((epochs, epoch)));
+        // The turn goes to the thread that has waited longest. If threads that come back got it
         // first, the others would not see that their epoch has ended.
-        hand_over(state);
-        done?;
-        // Another thread may have ended it, without waiting for the disk.
-        pool.peek().settle(ended)
+        hand_over(turn);
+        wake_tasks(pool, Some(ended?))
+    }
+
+    /// Ends the running epoch, and waits until that is durable. `asked` is a tree that has to take
+    /// part, and the epoch that has to end. The caller holds the turn, and wakes tasks when it does
+    /// not any more.
+    fn end_and_settle(
+        &self,
+        pool: &Pool<M>,
+        asked: Option<(&TreeEpochs<M, S>, u64)>,
+    ) -> Result<EndedEpoch> {
+        let mut state = self.state.lock();
+        let mut is_ended = false;
+        if let Some((epochs, epoch)) = asked {
+            self.expect_member(epochs)?;
+            is_ended = state.written.running > epoch;
+        }
+        let ended = if is_ended {
+            // Another thread has ended it, perhaps without waiting for the disk.
+            state.last_end()
+        } else {
+            let end = self.end(&mut state, pool, None);
+            end.inspect_err(|_| self.note_failed())?
+        };
+        drop(state);
+        self.settle(pool, ended)?;
+        Ok(ended)
+    }
+
+    /// Waits until the end of an epoch is durable, and notes in all trees whether it is. The caller
+    /// holds the turn, which a waker may need: no task is woken.
+    fn settle(&self, pool: &Pool<M>, ended: EndedEpoch) -> Result<()> {
+        let settled = pool.peek().settle_without_waking(ended.lsn);
+        match settled {
+            Ok(()) => self.note_durable(ended),
+            Err(_) => self.note_failed(),
+        }
+        settled
     }
 
     /// Calls `run` while the tree of `epochs` takes part, and does not leave.
@@ -300,8 +356,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     pub(crate) fn complete(&self, pool: &Pool<M>, epoch: u64) -> Result<Lsn> {
         let mut state = self.state.lock();
         if state.written.running <= epoch {
-            self.try_end(&mut state, pool, Some(epoch + 1))
-                .inspect_err(|_| self.note_end(&state, true))?;
+            let end = self.end(&mut state, pool, Some(epoch + 1));
+            end.inspect_err(|_| self.note_failed())?;
         }
         Ok(state.ended)
     }
@@ -420,45 +476,48 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
     }
 
-    /// Ends the running epoch, as [`PoolEpochs::try_end`] does, and waits until that is durable.
-    /// Notes in all trees whether it failed.
-    fn end(&self, state: &mut PoolEpochState, pool: &Pool<M>, wanted: Option<u64>) -> Result<()> {
-        let ended = self.try_end(state, pool, wanted);
-        // The next epoch runs while this one becomes durable. It waits even if there was nothing to
-        // end: the caller that ended the last epoch may not have waited, or its wait may have
-        // failed.
-        let ended = ended.and_then(|()| pool.peek().settle(state.ended));
-        self.note_end(state, ended.is_err());
-        ended
-    }
-
-    fn note_end(&self, state: &PoolEpochState, has_failed: bool) {
+    /// Notes in all trees that an epoch is durable.
+    fn note_durable(&self, ended: EndedEpoch) {
         for member in self.live() {
-            member.epochs().note_end(state.written.running, has_failed);
+            member.epochs().note_durable(ended.next);
         }
     }
 
-    /// Ends the running epoch if anything changed in it, or if `wanted` names an epoch from which
-    /// on the next one is to be. It is ordered when this returns, and durable at `state.ended`.
-    fn try_end(
+    /// Notes in all trees that an epoch could not be ended.
+    fn note_failed(&self) {
+        for member in self.live() {
+            member.epochs().note_failed();
+        }
+    }
+
+    /// Ends the running epoch if anything changed in it, or if `wanted` names the epoch that is to run
+    /// next, or an earlier one. When this returns, the end is ordered before all later stores; it need
+    /// not be durable yet. The steps:
+    ///
+    /// 1. Flush what can be flushed while writers go on.
+    /// 2. Wait for the batches, and stop the writers of all trees.
+    /// 3. Flush the other changed lines, and fence.
+    /// 4. Publish the number of the next epoch, and let the writers go on in it.
+    fn end(
         &self,
         state: &mut PoolEpochState,
         pool: &Pool<M>,
         wanted: Option<u64>,
-    ) -> Result<()> {
+    ) -> Result<EndedEpoch> {
         self.expect_whole(state)?;
         let guard = pool.peek();
         let members = self.live();
         // After an error the flushed lines are in no list any more. This flag makes the next
         // attempt end the epoch nevertheless.
-        let mut something = std::mem::replace(&mut state.is_owed, true) || wanted.is_some();
+        let was_owed = std::mem::replace(&mut state.is_owed, true);
+        let mut has_flushed = false;
         for member in &members {
-            something |= member.epochs().flush_beside_others(&guard)?;
+            has_flushed |= member.epochs().flush_beside_others(&guard)?;
         }
         // Batches end first, while other writers go on.
-        members
-            .iter()
-            .for_each(|member| member.epochs().reach(AccessKind::Store));
+        for member in &members {
+            member.epochs().reach(AccessKind::Store);
+        }
         let _no_batch = self.batches.lock();
         self.expect_whole(state)?;
         let pause = Instant::now();
@@ -475,10 +534,11 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             listed.push(of_tree);
             stopped.push(shards);
         }
-        if !something && listed.iter().flatten().all(Vec::is_empty) {
+        let has_changed = has_flushed || !listed.iter().flatten().all(Vec::is_empty);
+        if !has_changed && !was_owed && wanted.is_none() {
             drop(stopped);
             state.is_owed = false;
-            return Ok(());
+            return Ok(state.last_end());
         }
         let mut flushed = Ok(());
         for (member, listed) in members.iter().zip(&listed) {
@@ -502,11 +562,20 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         for member in &members {
             member.epochs().figures.count_pause(pause.elapsed());
         }
-        begun
+        begun.map(|()| state.last_end())
     }
 }
 
-/// The tree was closed or dropped, and what asks for its epochs comes too late.
+/// Wakes the tasks whose writes have become durable with the end of an epoch. The caller holds no lock:
+/// a waker may drop the last handle of a tree, which then leaves.
+fn wake_tasks<M: Medium>(pool: &Pool<M>, ended: Option<EndedEpoch>) -> Result<()> {
+    match ended {
+        Some(ended) => pool.peek().settle(ended.lsn),
+        None => Ok(()),
+    }
+}
+
+/// The tree was closed or dropped: an operation that needs its epochs fails.
 pub(crate) fn has_left() -> MediumError {
     MediumError::Failed("the tree was closed meanwhile".to_owned())
 }
@@ -523,6 +592,14 @@ pub(crate) fn is_complete<M: Medium>(pool: &Pool<M>, epoch: u64) -> Result<bool>
 }
 
 impl PoolEpochState {
+    /// The end of the last epoch.
+    fn last_end(&self) -> EndedEpoch {
+        EndedEpoch {
+            next: self.written.running,
+            lsn: self.ended,
+        }
+    }
+
     /// Goes on with the epochs of an earlier process, with `first` or a later one. If an epoch was
     /// running, it has failed.
     fn resume<M: Medium>(&mut self, pool: &Pool<M>, first: u64) -> Result<()> {

@@ -5,7 +5,7 @@ use clap::Parser;
 use super::{Script, WorkloadStep, updated};
 use crate::bench::args::Args;
 use crate::bench::subject::Bench;
-use crate::failure::Failure;
+use terminal::failure::Failure;
 
 #[derive(Parser)]
 struct Command {
@@ -54,7 +54,7 @@ fn an_update_that_was_lost_is_found_after_the_run() {
             bench.subject().put(key, key).unwrap();
             let verified = bench.verify(&script);
             assert!(
-                matches!(verified, Err(Failure::Wrong(_))),
+                matches!(verified, Err(Failure::Refused(_))),
                 "{further:?}, {workload}: {verified:?}"
             );
         }

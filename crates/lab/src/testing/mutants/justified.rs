@@ -858,7 +858,7 @@ const MASSTREE: &[Justified] = &[
         TWICE,
     ),
     justified(
-        "engines/src/kit/epochs/of_pool.rs PoolEpochs::end settle 1",
+        "engines/src/kit/epochs/of_pool.rs PoolEpochs::settle settle_without_waking 1",
         &[Wait],
         "explorations hold no tickets, to which the epoch counts as durable then; in tests/masstree/everyday.rs \
          an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails needs it",
