@@ -334,7 +334,7 @@ fn beside_one_that_stopped(
 
 /// All slots may be taken by stopped threads: readers need none.
 #[test]
-fn readers_wait_for_nobody_who_stopped() {
+fn readers_do_not_wait_for_a_thread_that_stopped() {
     type Operation = fn(&dyn Index);
     let operations: [Operation; 4] = [
         |tree| assert!(tree.insert(&key(15), b"new").unwrap()),
@@ -360,7 +360,7 @@ fn readers_wait_for_nobody_who_stopped() {
 
 /// A thread that finds the operation of a stopped thread completes it, or undoes it, and goes on.
 #[test]
-fn writers_wait_for_nobody_who_stopped() {
+fn writers_do_not_wait_for_a_thread_that_stopped() {
     type Operation = fn(&dyn Index);
     let operations: [(&[u32], Operation); 5] = [
         (&[], |tree| assert!(tree.insert(&key(15), b"new").is_ok())),

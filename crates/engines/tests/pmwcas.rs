@@ -426,7 +426,7 @@ fn threads_that_meet_help_each_other() {
 
 /// One thread stops: before its names are in the words, behind that, and once it is decided.
 #[test]
-fn who_meets_an_operation_ends_it() {
+fn a_thread_that_meets_an_operation_ends_it() {
     for (fence, helps) in [(0, 0), (1, 1), (2, 1)] {
         let late = late();
         let bank = Bank::new(Instrumented::sharing(&late));

@@ -96,7 +96,7 @@ impl Compaction {
 pub struct TreeLeft {
     /// Its name.
     pub name: String,
-    /// Why it does not open, or the damage that the compaction met.
+    /// Why it does not open, or the damage that the compaction found.
     pub error: Error,
 }
 
@@ -128,8 +128,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Waits until this many moves are not too many for the time that has passed. Returns whether
-    /// the caller wants to go on.
+    /// Sleeps until the rate allows this number of moves. Returns whether the caller wants to go on.
     fn keep(&self, moves: u64) -> bool {
         let Some(rate) = self.moves_per_second else {
             return true;

@@ -116,7 +116,7 @@ impl From<NotEncodable> for Error {
 /// | --- | --- |
 /// | `u8` to `u128` | big-endian |
 /// | `i8` to `i128` | big-endian, the sign flipped |
-/// | `f32`, `f64` | in total order ([`f64::total_cmp`]): those of negative numbers flipped, of others the sign |
+/// | `f32`, `f64` | big-endian, in total order ([`f64::total_cmp`]): of a negative number all bits are flipped, of any other the sign |
 /// | `bool`, `char`, `()` | 0 or 1; as its number; none |
 /// | `[u8; N]` | as it is |
 /// | `str`, `String`, `[u8]`, `Vec<u8>` | as it is; before another part of a tuple 0 becomes 0 255, and 0 0 ends it |
@@ -364,13 +364,19 @@ macro_rules! float {
             }
 
             fn encode(&self, bytes: &mut Vec<u8>) {
-                let (bits, sign) = (self.to_bits(), 1 << (<$bits>::BITS - 1));
-                bytes.extend(if bits & sign == 0 { bits | sign } else { !bits }.to_be_bytes());
+                let bits = self.to_bits();
+                let sign: $bits = 1 << (<$bits>::BITS - 1);
+                let is_negative = bits & sign != 0;
+                let ordered = if is_negative { !bits } else { bits | sign };
+                bytes.extend(ordered.to_be_bytes());
             }
 
             fn decode_before(bytes: &mut &[u8]) -> Option<Self> {
-                let (bits, sign) = (<$bits>::from_be_bytes(take(bytes)?), 1 << (<$bits>::BITS - 1));
-                Some(Self::from_bits(if bits & sign == 0 { !bits } else { bits & !sign }))
+                let ordered = <$bits>::from_be_bytes(take(bytes)?);
+                let sign: $bits = 1 << (<$bits>::BITS - 1);
+                let is_negative = ordered & sign == 0;
+                let bits = if is_negative { !ordered } else { ordered & !sign };
+                Some(Self::from_bits(bits))
             }
         }
     )*};
@@ -447,7 +453,9 @@ impl Key for [u8] {
     fn encode_before(&self, bytes: &mut Vec<u8>) {
         for byte in self {
             bytes.push(*byte);
-            bytes.extend((*byte == 0).then_some(u8::MAX));
+            if *byte == 0 {
+                bytes.push(u8::MAX);
+            }
         }
         bytes.extend([0, 0]);
     }
@@ -528,12 +536,16 @@ impl<K: Key> Key for Option<K> {
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(u8::from(self.is_some()));
-        self.iter().for_each(|key| key.encode(bytes));
+        if let Some(key) = self {
+            key.encode(bytes);
+        }
     }
 
     fn encode_before(&self, bytes: &mut Vec<u8>) {
         bytes.push(u8::from(self.is_some()));
-        self.iter().for_each(|key| key.encode_before(bytes));
+        if let Some(key) = self {
+            key.encode_before(bytes);
+        }
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {

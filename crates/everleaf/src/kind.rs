@@ -1,4 +1,4 @@
-//! What a tree is: its engine, its codec, its settings.
+//! The kind of a tree: its engine, its codec, its settings.
 
 use engines::engine::{CodecKind, Engine, Settings};
 use engines::{ErrorKind, Result};

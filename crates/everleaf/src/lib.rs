@@ -84,7 +84,8 @@
 //! # let store = everleaf::Store::in_memory()?;
 //! use everleaf::Batch;
 //!
-//! let (accounts, log) = (store.tree("accounts")?, store.tree("log")?);
+//! let accounts = store.tree("accounts")?;
+//! let log = store.tree("log")?;
 //! accounts.put("ada", "100")?;
 //! let mut transfer = Batch::new();
 //! transfer.expect(&accounts, "ada", Some(b"100")); // or nothing is written
@@ -229,7 +230,8 @@
 //!
 //! ```
 //! # let folder = tempfile::tempdir().unwrap();
-//! # let (path, copy) = (folder.path().join("a.pool"), folder.path().join("copy.pool"));
+//! # let path = folder.path().join("a.pool");
+//! # let copy = folder.path().join("copy.pool");
 //! use everleaf::{MediumChoice, Options};
 //!
 //! let options = Options::new().medium(MediumChoice::File);

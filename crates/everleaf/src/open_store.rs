@@ -39,7 +39,7 @@ pub(crate) struct ReadSource {
 /// Opens a store that is only read again.
 pub(crate) type Reopen = Box<dyn Fn(&Path) -> Result<SharedStore> + Send + Sync>;
 
-/// A pool, its open trees, and what opening it took.
+/// A pool, its open trees, and the report of its open.
 ///
 /// In a child that was forked after the open, the pool and the trees belong to the parent. Each
 /// operation of the store gets them by [`OpenStore::backend`] or [`OpenStore::trees`], which refuse

@@ -142,7 +142,7 @@ impl Store {
 
     /// Opens a store that is [only read](crate::Options::read_only) again, as of a newer moment: everything
     /// that another process had acknowledged as durable before this call is there. For a store that
-    /// was overtaken ([`ErrorKind::ViewTooOld`]), or that shows what was long ago. This store and its
+    /// was overtaken ([`ErrorKind::ViewTooOld`]), or that shows an old state. This store and its
     /// trees stay as they are; trees have to be opened from the new one. Costs and errors are those
     /// of [`Options::open`](crate::Options::open). A store that is not only read shows every write at once, so this gives
     /// another handle of it.

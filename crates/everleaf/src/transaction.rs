@@ -67,7 +67,7 @@ enum ReadWaits {
     AtTheEnd,
 }
 
-/// What a transaction has read.
+/// The reads of a transaction.
 #[derive(Default)]
 struct Reads {
     set: ReadSet,

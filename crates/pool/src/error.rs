@@ -559,6 +559,7 @@ impl ErrorKind {
                 | Self::KeyTooLong { .. }
                 | Self::ValueTooLong { .. }
                 | Self::NotAWord { .. }
+                | Self::NotEncodable { .. }
                 | Self::NodeSize { .. }
                 | Self::Setting { .. }
                 | Self::ConditionFailed { .. }

@@ -132,7 +132,7 @@ impl Used {
 }
 
 #[test]
-fn who_is_given_what_was_freed_comes_after_who_had_it() {
+fn a_new_owner_of_space_sees_the_writes_of_the_old_one() {
     model(|| {
         let (used, [offset, _]) = Used::new();
         let before = {

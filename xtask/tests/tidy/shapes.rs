@@ -51,6 +51,21 @@ fn a_let_with_tuples_on_both_sides_is_refused() {
 }
 
 #[test]
+fn the_code_that_a_macro_writes_is_read() {
+    for text in [
+        "macro_rules! m { ($a:ident) => { fn f() { let (x, y) = (1, $a); } }; }",
+        "macro_rules! m { () => {}; ($($a:ident),*) => { $(let (x, y) = (1, $a);)* }; }",
+        "macro_rules! m { ($a:expr) => {{ let (x, y) = (1, $a); x + y }}; }",
+    ] {
+        let expected = ["`let` with tuples on both sides"];
+        assert_eq!(found_in_file(text), expected, "{text}");
+    }
+    // A body that is no code by itself is left out.
+    let pattern = "macro_rules! m { ($a:ident) => { $a, (1, 2) => }; }";
+    assert_eq!(found_in_file(pattern), [""; 0]);
+}
+
+#[test]
 fn a_tuple_parameter_is_refused() {
     for text in [
         "fn f((a, b): (u32, u32)) {}",

@@ -9,9 +9,9 @@ use medium::sync::{AtomicU64, Ordering};
 use super::layout::{LEAF_ENTRIES, LoadedNode, NodeLine};
 use super::record::entry_at;
 use super::{CawbTree, LEVELS_MAX, TreeCounts};
+use crate::kit::map_on_threads;
 use crate::kit::prelude::*;
 use crate::kit::salvage::{LedDamage, what_of};
-use crate::kit::share;
 
 /// The level whose nodes are distributed to threads, each with its subtree: some hundred nodes of a
 /// large tree.
@@ -237,7 +237,7 @@ impl<M: Medium, C: Codec> CawbTree<M, C> {
             },
             SHARED_LEVEL,
         )?;
-        for (behind, _) in share(threads, left, |from| part(from, usize::MAX))? {
+        for (behind, _) in map_on_threads(threads, left, |from| part(from, usize::MAX))? {
             survey.join(behind);
         }
         if survey.next != 0 {

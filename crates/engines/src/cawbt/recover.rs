@@ -9,8 +9,8 @@ use super::layout::{LoadedNode, NodeContent, NodeLine};
 use super::log::read_mended;
 use super::record::{Fresh, entry_at};
 use super::{CawbTree, FAST_SEARCH, OFF, ROOT_LOG, ROOT_NODE, WriterState};
+use crate::kit::map_on_threads;
 use crate::kit::prelude::*;
-use crate::kit::share;
 
 /// Leaves that one thread reads at a time. The chunks are small, so that all threads end at about
 /// the same time.
@@ -74,7 +74,7 @@ where
             tree.mend(&guard, separator)?;
         }
         let chunks = leaves.len().div_ceil(CHUNK);
-        let ids = share(opening.threads, 0..chunks, |chunk| {
+        let ids = map_on_threads(opening.threads, 0..chunks, |chunk| {
             tree.fill(&tree.pool.pin(), &leaves, chunk)
         })?;
         if !tree.ids.resume(ids.iter().flatten().copied()) {

@@ -9,8 +9,8 @@
 //! | [`gather`] | copies of the records of neighbouring entries, near each other in the pool |
 //! | [`relocate`] | records that move out of slabs that are to be emptied |
 //! | [`walk`] | every leaf of a chain once, whatever is damaged |
-//! | [`salvage`] | what can be read of a damaged tree |
-//! | `epochs` | epochs that the trees of a pool share: a barrier, lists of what changed, the set of failed epochs |
+//! | [`salvage`] | the readable entries of a damaged tree |
+//! | `epochs` | epochs that the trees of a pool share: a barrier, lists of changed lines, the set of failed epochs |
 //! | [`latch`] | a reader-writer lock that readers do not write to |
 //! | [`chain`] | inner nodes in memory over leaves that their owner keeps |
 //! | [`ids`] | a table of IDs in memory |
@@ -102,7 +102,7 @@ impl Iterator for Bits {
 ///
 /// # Errors
 /// An error that `work` has returned for some job.
-pub fn share<J: Send, T: Send>(
+pub fn map_on_threads<J: Send, T: Send>(
     threads: usize,
     jobs: impl IntoIterator<Item = J, IntoIter: ExactSizeIterator + Send>,
     work: impl Fn(J) -> Result<T> + Sync,

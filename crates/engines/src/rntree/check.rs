@@ -51,9 +51,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // The lower bound of the first leaf that is verified under this pin.
         let mut pinned: Option<Vec<u8>> = None;
         while index != 0 {
-            let record = self.leaves.get(index);
-            let lock = record.lock();
-            if LeafRecord::<M>::is_dead(record.version()) {
+            let leaf_record = self.leaves.get(index);
+            let lock = leaf_record.lock();
+            if LeafRecord::<M>::is_dead(leaf_record.version()) {
                 // The leaf was merged away after its left neighbour, which took over its entries,
                 // was verified.
                 drop(lock);
@@ -64,18 +64,18 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 continue;
             }
             let mut report = LeafReport {
-                offset: record.offset(),
+                offset: leaf_record.offset(),
                 violations: &mut violations,
             };
-            if let Err(error) = self.verify_leaf(&guard, record, &mut low, &mut report) {
+            if let Err(error) = self.verify_leaf(&guard, leaf_record, &mut low, &mut report) {
                 report.note(&error);
             }
             // The inner nodes need not lead to an empty leaf.
-            if record.slots().count() > 0 {
+            if leaf_record.slots().count() > 0 {
                 self.verify_inner(&guard, index, &low, &mut report)?;
             }
-            if record.next() != 0 {
-                let high = record.high.load(Ordering::Acquire);
+            if leaf_record.next() != 0 {
+                let high = leaf_record.high.load(Ordering::Acquire);
                 low.clear();
                 let separator = Separator {
                     word: high,
@@ -84,7 +84,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut low)?;
                 resume.clone_from(&low);
             }
-            index = record.next();
+            index = leaf_record.next();
             looked_at += 1;
             if looked_at % LEAVES_PINNED == 0 && index != 0 {
                 drop(lock);
@@ -112,30 +112,30 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn verify_leaf(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         low: &mut Vec<u8>,
         report: &mut LeafReport<'_>,
     ) -> Result<()> {
-        let leaf = Self::leaf(guard, record)?;
-        let slots = record.slots();
+        let leaf = Self::leaf(guard, leaf_record)?;
+        let slots = leaf_record.slots();
         let durable = leaf
             .slots
             .inspect(guard)
-            .map_err(crate::Error::torn(record.offset()))?;
+            .map_err(crate::Error::torn(leaf_record.offset()))?;
         report.expect(Slots(durable.value) == slots, || {
             "the transient slots are not the durable ones".to_owned()
         });
         report.expect(durable.is_whole, || {
             "a copy of the slot line is torn".to_owned()
         });
-        slots.validate(self.capacity, record.offset())?;
+        slots.validate(self.capacity, leaf_record.offset())?;
         let sum = leaf.sum(guard, &slots, 0);
-        report.expect(slots.verify(sum, record.offset()).is_ok(), || {
+        report.expect(slots.verify(sum, leaf_record.offset()).is_ok(), || {
             FAILS_CHECK.to_owned()
         });
-        let live = record.live.load(Ordering::Relaxed);
-        let claimed = record.claimed.load(Ordering::Relaxed);
-        let dead = record.dead.load(Ordering::Relaxed);
+        let live = leaf_record.live.load(Ordering::Relaxed);
+        let claimed = leaf_record.claimed.load(Ordering::Relaxed);
+        let dead = leaf_record.dead.load(Ordering::Relaxed);
         report.expect(live == slots.bitmap(), || {
             "the live entries are not those in the slots".to_owned()
         });
@@ -149,7 +149,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             (claimed | live | dead) & !low_bits(self.capacity) == 0,
             || "bits beyond the last entry".to_owned(),
         );
-        let next = match record.next() {
+        let next = match leaf_record.next() {
             0 => 0,
             next => self.leaves.get(next).offset(),
         };
@@ -171,9 +171,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 format!("key {position} is not above what lies before it")
             });
             let entry = slots.entry(position);
-            report.expect(record.fingerprint(entry) == C::hash_of(words) as u8, || {
-                format!("the fingerprint of entry {entry} is not its key's")
-            });
+            report.expect(
+                leaf_record.fingerprint(entry) == C::hash_of(words) as u8,
+                || format!("the fingerprint of entry {entry} is not its key's"),
+            );
             report.expect(C::word(C::key(&key)?) == words[0], || {
                 format!("the first word of entry {entry} is not its key's")
             });
@@ -186,7 +187,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             low.clone_from(&key);
         }
         let heap = self.inner.heap();
-        let beyond = slots.count() > 0 && Self::beyond(&heap, record, C::key(low)?)?.is_some();
+        let beyond = slots.count() > 0 && Self::beyond(&heap, leaf_record, C::key(low)?)?.is_some();
         report.expect(!beyond, || {
             "the last key is not below the high key".to_owned()
         });
@@ -220,12 +221,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let mut lsn = Lsn::DURABLE;
         let mut index = self.head;
         while index != 0 {
-            let record = self.leaves.get(index);
+            let leaf_record = self.leaves.get(index);
             // ORDER: acquire: the stamp was stored before.
-            keys += u64::from(record.live.load(Ordering::Acquire).count_ones());
-            lsn = lsn.max(record.lsn());
+            keys += u64::from(leaf_record.live.load(Ordering::Acquire).count_ones());
+            lsn = lsn.max(leaf_record.lsn());
             leaves += 1;
-            index = record.next();
+            index = leaf_record.next();
         }
         guard.wait_for(lsn)?;
         Ok((keys, leaves))

@@ -13,14 +13,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let guard = self.pool.pin();
         let mut index = self.head;
         while index != 0 {
-            let record = self.leaves.get(index);
-            let leaf = Self::leaf(&guard, record)?;
-            let slots = record.slots();
+            let leaf_record = self.leaves.get(index);
+            let leaf = Self::leaf(&guard, leaf_record)?;
+            let slots = leaf_record.slots();
             for position in 0..slots.count() {
                 C::discard(&guard, leaf.entry(&guard, &slots, position));
             }
-            guard.free_node(record.offset());
-            index = record.next();
+            guard.free_node(leaf_record.offset());
+            index = leaf_record.next();
         }
         Ok(())
     }

@@ -58,8 +58,11 @@ pub(super) struct Peeked {
 impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The leaf in the pool that a record stands for.
     #[inline(always)]
-    pub(super) fn leaf<'g>(guard: &'g Guard<'_, M>, record: &LeafRecord<M>) -> Result<&'g Leaf> {
-        Ok(guard.node::<Leaf>(record.offset())?)
+    pub(super) fn leaf<'g>(
+        guard: &'g Guard<'_, M>,
+        leaf_record: &LeafRecord<M>,
+    ) -> Result<&'g Leaf> {
+        Ok(guard.node::<Leaf>(leaf_record.offset())?)
     }
 
     /// Prefetches the record of a leaf, and with it the leaf's first line. It is not known yet
@@ -68,8 +71,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// all lines cost more bandwidth than it saved time.)
     #[inline(always)]
     fn prefetch_leaf(&self, guard: &Guard<'_, M>, index: u32) {
-        let record = self.leaves.get(index);
-        record.prefetch();
+        let leaf_record = self.leaves.get(index);
+        leaf_record.prefetch();
         if let Ok(leaf) = guard.node::<Leaf>(self.offsets.get(index).load(Ordering::Relaxed)) {
             kernels::prefetch_read(&leaf.slots);
         }
@@ -84,7 +87,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     #[inline(always)]
     pub(super) fn beyond(
         heap: &HeapGuard<'_>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         key: C::Key<'_>,
     ) -> Result<Option<u32>> {
         // The high key first: a split stores it after the next leaf, so a reader that is sent on
@@ -92,9 +95,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // `extend` stores it first, but raises the version before and after: a reader that saw it
         // with old entries, or saw the old high key with the new next leaf, does not validate
         // (`is_still`); and the old next leaf is dead.
-        let high = record.high.load(Ordering::Acquire);
+        let high = leaf_record.high.load(Ordering::Acquire);
         // ORDER: acquire pairs with the release in `set_next`: the next leaf's record is filled.
-        let next = record.next();
+        let next = leaf_record.next();
         if next == 0 {
             return Ok(None);
         }
@@ -115,33 +118,33 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         heap: &HeapGuard<'_>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         key: C::Key<'_>,
         hash: u16,
     ) -> Result<LeafFinding> {
         loop {
-            let version = record.version();
+            let version = leaf_record.version();
             if LeafRecord::<M>::is_dead(version) {
                 LeafRecord::<M>::wait();
                 return Ok(LeafFinding::Dead);
             }
             // ORDER: pairs with the release store of `live`: the entries in it, and their
             // fingerprints, are visible.
-            let live = record.live.load(Ordering::Acquire);
-            let candidates = record.matches(hash as u8) & live;
-            let seen = match self.look_among(guard, record, candidates, key, hash) {
+            let live = leaf_record.live.load(Ordering::Acquire);
+            let candidates = leaf_record.matches(hash as u8) & live;
+            let seen = match self.look_among(guard, leaf_record, candidates, key, hash) {
                 Ok(Some((entry, words))) => LeafFinding::Entry(entry, words),
-                Ok(None) => match Self::beyond(heap, record, key) {
+                Ok(None) => match Self::beyond(heap, leaf_record, key) {
                     Ok(Some(next)) => LeafFinding::Beyond(next),
                     Ok(None) => LeafFinding::Absent,
-                    Err(_) if !record.is_still(version) => continue,
+                    Err(_) if !leaf_record.is_still(version) => continue,
                     Err(error) => return Err(error),
                 },
                 // An entry that seems damaged may have been recycled meanwhile.
-                Err(_) if !record.is_still(version) => continue,
+                Err(_) if !leaf_record.is_still(version) => continue,
                 Err(error) => return Err(error),
             };
-            if record.is_still(version) {
+            if leaf_record.is_still(version) {
                 return Ok(seen);
             }
         }
@@ -152,7 +155,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     pub(super) fn look_among(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         candidates: u64,
         key: C::Key<'_>,
         hash: u16,
@@ -160,7 +163,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if candidates == 0 {
             return Ok(None);
         }
-        let leaf = Self::leaf(guard, record)?;
+        let leaf = Self::leaf(guard, leaf_record)?;
         for entry in bits(candidates) {
             let Some(cells) = leaf.entries.get(entry) else {
                 break;
@@ -250,49 +253,49 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         'descend: loop {
             guard.interleave_read(&self.inner);
             let (mut index, mut version) = self.inner.descend_touching(key, |leaf, _| {
-                let record = self.leaves.peek(leaf);
-                record.prefetch();
+                let leaf_record = self.leaves.peek(leaf);
+                leaf_record.prefetch();
                 if let Ok(leaf) =
                     guard.node::<Leaf>(self.offsets.peek(leaf).load(Ordering::Relaxed))
                 {
-                    Self::prefetch_for::<P>(guard, record, leaf, key);
+                    Self::prefetch_for::<P>(guard, leaf_record, leaf, key);
                 }
-                record.version()
+                leaf_record.version()
             })?;
             while !LeafRecord::<M>::is_dead(version) {
-                let record = self.leaves.get(index);
+                let leaf_record = self.leaves.get(index);
                 // ORDER: as in `look`.
-                let live = record.live.load(Ordering::Acquire);
-                let candidates = record.matches(hash as u8) & live;
+                let live = leaf_record.live.load(Ordering::Acquire);
+                let candidates = leaf_record.matches(hash as u8) & live;
                 let seen = if P::CONFIRMS {
-                    self.look_among(guard, record, candidates, key, hash)
+                    self.look_among(guard, leaf_record, candidates, key, hash)
                 } else {
-                    Self::leaf(guard, record)
+                    Self::leaf(guard, leaf_record)
                         .map(|leaf| prefetch_entry(leaf, candidates))
                         .map(|()| None)
                 };
                 let beyond = match seen {
-                    Ok(None) => Self::beyond(&self.inner.heap(), record, key),
+                    Ok(None) => Self::beyond(&self.inner.heap(), leaf_record, key),
                     _ => Ok(None),
                 };
-                let lsn = record.lsn();
+                let lsn = leaf_record.lsn();
                 let next_version = match &beyond {
                     Ok(Some(next)) => Some(self.leaves.get(*next).version()),
                     // An error counts only if the leaf is still as it was, which is checked next.
                     Ok(None) | Err(_) => None,
                 };
-                if !record.is_still(version) {
+                if !leaf_record.is_still(version) {
                     continue 'descend;
                 }
                 match (beyond?, next_version) {
                     // ORDER: pairs with the release at the end of `change`: a writer goes on only
                     // after that.
-                    (Some(_), _) if !P::CONFIRMS && record.sequence().is_none() => {
+                    (Some(_), _) if !P::CONFIRMS && leaf_record.sequence().is_none() => {
                         LeafRecord::<M>::wait();
                     }
                     // It is still the next leaf, so its version was taken while it was the next
                     // leaf.
-                    (Some(next), Some(next_version)) if record.next() == next => {
+                    (Some(next), Some(next_version)) if leaf_record.next() == next => {
                         index = next;
                         version = next_version;
                     }
@@ -334,10 +337,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 .iter()
                 .for_each(|index| self.leaves.get(*index).prefetch());
             for (key, index) in keys.iter().zip(indices.iter()) {
-                let record = self.leaves.get(*index);
-                let matches =
-                    record.matches(C::hash(*key) as u8) & record.live.load(Ordering::Relaxed);
-                if let Ok(leaf) = Self::leaf(&guard, record) {
+                let leaf_record = self.leaves.get(*index);
+                let matches = leaf_record.matches(C::hash(*key) as u8)
+                    & leaf_record.live.load(Ordering::Relaxed);
+                if let Ok(leaf) = Self::leaf(&guard, leaf_record) {
                     prefetch_entry(leaf, matches);
                 }
             }

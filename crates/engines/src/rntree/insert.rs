@@ -81,7 +81,7 @@ impl<M: Medium, C: Codec> Request<'_, '_, M, C> {
 /// A claimed entry of a leaf, given back unless it is published.
 struct Claim<'l, M: Medium> {
     index: u32,
-    record: &'l LeafRecord<M>,
+    leaf_record: &'l LeafRecord<M>,
     entry: usize,
 }
 
@@ -94,7 +94,7 @@ impl<M: Medium> Claim<'_, M> {
 
 impl<M: Medium> Drop for Claim<'_, M> {
     fn drop(&mut self) {
-        self.record.release(1 << self.entry);
+        self.leaf_record.release(1 << self.entry);
     }
 }
 
@@ -217,20 +217,20 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             Destination::ConditionFails { lsn } => return Ok(Attempt::Done(Written::refused(lsn))),
         };
 
-        let record = self.leaves.get(index);
-        let Some(entry) = record.claim(self.capacity) else {
+        let leaf_record = self.leaves.get(index);
+        let Some(entry) = leaf_record.claim(self.capacity) else {
             return self.make_room_for::<P>(request, index, version);
         };
         let claim = Claim {
             index,
-            record,
+            leaf_record,
             entry,
         };
-        if !record.is_still(version) {
+        if !leaf_record.is_still(version) {
             return Ok(Attempt::Retry { leaf: None });
         }
 
-        let leaf = Self::leaf(guard, record)?;
+        let leaf = Self::leaf(guard, leaf_record)?;
         let words = encoded.words()?;
         write_entry(guard, &leaf.entries[entry], words);
 
@@ -240,7 +240,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             .plan(request, &claim, words, Planning::Optimistic)
             .unwrap_or(None);
         if let Some(WritePlan::ConditionFails { sequence, lsn }) = early
-            && record.is_still_in(sequence)
+            && leaf_record.is_still_in(sequence)
         {
             return Ok(Attempt::Done(Written::refused(lsn)));
         }
@@ -264,12 +264,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         index: u32,
         version: u64,
     ) -> Result<Attempt> {
-        let record = self.leaves.get(index);
+        let leaf_record = self.leaves.get(index);
         if let Condition::Moved { .. } = request.condition
-            && record.dead.load(Ordering::Relaxed) == 0
+            && leaf_record.dead.load(Ordering::Relaxed) == 0
         {
             // The record stays, because a split would take more space than the move gives back.
-            return Ok(Attempt::Done(Written::refused(record.lsn())));
+            return Ok(Attempt::Done(Written::refused(leaf_record.lsn())));
         }
         // The fingerprint may have matched by chance, and then the leaf need not be split.
         if !P::CONFIRMS && !C::TIES {
@@ -337,20 +337,20 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             None => self.descend(guard, key)?,
         };
         loop {
-            let record = self.leaves.get(index);
-            let version = record.version();
+            let leaf_record = self.leaves.get(index);
+            let version = leaf_record.version();
             if LeafRecord::<M>::is_dead(version) {
                 LeafRecord::<M>::wait();
                 index = self.descend(guard, key)?;
                 continue;
             }
-            Self::prefetch_for::<P>(guard, record, Self::leaf(guard, record)?, key);
+            Self::prefetch_for::<P>(guard, leaf_record, Self::leaf(guard, leaf_record)?, key);
 
             if reads_no_entry {
-                let next = Self::beyond(heap, record, key);
+                let next = Self::beyond(heap, leaf_record, key);
                 // A merge changes both high key and next leaf; a mix of old and new would lead too
                 // far.
-                if !record.is_still(version) {
+                if !leaf_record.is_still(version) {
                     continue;
                 }
                 let Some(next) = next? else {
@@ -358,7 +358,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 };
                 // ORDER: as in `peek`: the end of the split's change must be seen before the next
                 // leaf.
-                if record.sequence().is_none() {
+                if leaf_record.sequence().is_none() {
                     LeafRecord::<M>::wait();
                 } else {
                     // The search follows the chain: if the parent does not know the next leaf yet,
@@ -368,7 +368,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 continue;
             }
 
-            let found = match self.look(guard, heap, record, key, hash)? {
+            let found = match self.look(guard, heap, leaf_record, key, hash)? {
                 LeafFinding::Entry(_, words) => Some(words),
                 LeafFinding::Absent => None,
                 LeafFinding::Beyond(next) => {
@@ -380,7 +380,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if request.condition_holds(found)? {
                 return Ok(Destination::Leaf { index, version });
             }
-            return Ok(Destination::ConditionFails { lsn: record.lsn() });
+            return Ok(Destination::ConditionFails {
+                lsn: leaf_record.lsn(),
+            });
         }
     }
 
@@ -389,7 +391,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     #[inline(always)]
     pub(super) fn prefetch_for<P: Purpose>(
         guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         leaf: &Leaf,
         key: C::Key<'_>,
     ) {
@@ -397,13 +399,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             kernels::prefetch_read(&leaf.slots);
             return;
         }
-        record.prefetch_for_write();
+        leaf_record.prefetch_for_write();
         leaf.slots.prefetch(guard);
-        let first_free = record.claimed.load(Ordering::Relaxed).trailing_ones() as usize;
+        let first_free = leaf_record.claimed.load(Ordering::Relaxed).trailing_ones() as usize;
         kernels::prefetch_write(&leaf.entries[first_free.min(ENTRIES_MAX - 1)]);
         if P::RANKS {
-            let (_, tied) = record.compare_orders(C::word(key));
-            let tied = tied & record.live.load(Ordering::Relaxed);
+            let (_, tied) = leaf_record.compare_orders(C::word(key));
+            let tied = tied & leaf_record.live.load(Ordering::Relaxed);
             let first_tied = tied.trailing_zeros() as usize;
             kernels::prefetch_read(&leaf.entries[first_tied.min(ENTRIES_MAX - 1)]);
         }
@@ -425,27 +427,27 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             hash,
             ..
         } = *request;
-        let record = claim.record;
-        let Some(sequence) = record.sequence() else {
+        let leaf_record = claim.leaf_record;
+        let Some(sequence) = leaf_record.sequence() else {
             return Ok(None);
         };
-        if let Some(next) = Self::beyond(heap, record, key)? {
+        if let Some(next) = Self::beyond(heap, leaf_record, key)? {
             return Ok(Some(WritePlan::NextLeaf(next)));
         }
 
         // ORDER: as in `look`: the live entries and their fingerprints are visible.
-        let live = record.live.load(Ordering::Acquire);
-        let candidates = record.matches(hash as u8) & live;
-        let replaced = self.look_among(guard, record, candidates, key, hash)?;
+        let live = leaf_record.live.load(Ordering::Acquire);
+        let candidates = leaf_record.matches(hash as u8) & live;
+        let replaced = self.look_among(guard, leaf_record, candidates, key, hash)?;
         let old_words = replaced.map(|(_, words)| words);
         if !request.condition_holds(old_words)? {
             return Ok(Some(WritePlan::ConditionFails {
                 sequence,
-                lsn: record.lsn(),
+                lsn: leaf_record.lsn(),
             }));
         }
 
-        let before = record.slots();
+        let before = leaf_record.slots();
         let after = match replaced {
             Some((old, _)) => {
                 let Some(position) = before.position_of(old) else {
@@ -454,9 +456,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 before.replaced(position, claim.entry as u8)
             }
             None => {
-                let leaf = Self::leaf(guard, record)?;
+                let leaf = Self::leaf(guard, leaf_record)?;
                 let Some(position) =
-                    self.rank(guard, record, leaf, &before, live, key, planning)?
+                    self.rank(guard, leaf_record, leaf, &before, live, key, planning)?
                 else {
                     return Ok(None);
                 };
@@ -498,13 +500,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         early: Option<WritePlan>,
     ) -> Result<Attempt> {
         let guard = request.guard;
-        let record = claim.record;
-        let lock = record.lock();
+        let leaf_record = claim.leaf_record;
+        let lock = leaf_record.lock();
 
         // The claim keeps the leaf from being merged away (`LeafRecord::close`), but not from being
         // split. After a split the entry may be in the wrong leaf: then the plan is `NextLeaf`.
         let plan = match early {
-            Some(WritePlan::Publish(change)) if record.is_still_in(change.sequence) => {
+            Some(WritePlan::Publish(change)) if leaf_record.is_still_in(change.sequence) => {
                 Some(WritePlan::Publish(change))
             }
             _ => self.plan(request, &claim, words, Planning::Locked)?,
@@ -522,7 +524,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             }
         };
 
-        let leaf = Self::leaf(guard, record)?;
+        let leaf = Self::leaf(guard, leaf_record)?;
         // PERSIST: the entry is ordered before; if this is lost, the leaf is as it was.
         let stored = Slots(
             leaf.slots
@@ -536,19 +538,19 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         };
         // These are set before the fence: only lock holders read them, or readers that find the
         // entry's bit in `live`.
-        record.set_fingerprint(claim.entry, request.hash as u8);
-        record.set_order(claim.entry, words[0]);
-        record.dead.store(
-            record.dead.load(Ordering::Relaxed) | removed,
+        leaf_record.set_fingerprint(claim.entry, request.hash as u8);
+        leaf_record.set_order(claim.entry, words[0]);
+        leaf_record.dead.store(
+            leaf_record.dead.load(Ordering::Relaxed) | removed,
             Ordering::Relaxed,
         );
 
         let lsn = guard.fence();
-        record.stamp(lsn);
-        record.change(&stored, || {
+        leaf_record.stamp(lsn);
+        leaf_record.change(&stored, || {
             // ORDER: pairs with the acquire in `look`: entry and fingerprint are visible with the
             // bit.
-            record
+            leaf_record
                 .live
                 .store((change.live | added) & !removed, Ordering::Release);
         });
@@ -570,7 +572,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         leaf: &Leaf,
         slots: &Slots,
         live: u64,
@@ -578,7 +580,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         planning: Planning,
     ) -> Result<Option<usize>> {
         let word = C::word(key);
-        let (mut below, tied) = record.compare_orders(word);
+        let (mut below, tied) = leaf_record.compare_orders(word);
         let mut equal = 0;
         let tied = tied & live;
         if tied.count_ones() <= TIES_MAX {
@@ -594,7 +596,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             (below, equal) = guard
                 .medium()
                 .compare_entries(Word::pairs(&leaf.entries), word);
-            self.rescale(guard, record, leaf, live, word);
+            self.rescale(guard, leaf_record, leaf, live, word);
         }
 
         let lowest = (below & live).count_ones() as usize;
@@ -624,7 +626,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn rescale(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         leaf: &Leaf,
         live: u64,
         key: u64,
@@ -647,9 +649,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if key > high {
             high = key.saturating_add(margin);
         }
-        record.rescale(Scale::covering(low, high), keys);
+        leaf_record.rescale(Scale::covering(low, high), keys);
         // A writer that ranked a key meanwhile ranks it again.
-        record.change(&record.slots(), || {});
+        leaf_record.change(&leaf_record.slots(), || {});
     }
 }
 

@@ -307,15 +307,15 @@ fn fold(word: u64) -> u8 {
 
 /// A lock on a leaf, held until dropped. Never held across a wait for durability.
 pub(super) struct LeafLock<'l, M: Medium> {
-    record: &'l LeafRecord<M>,
+    leaf_record: &'l LeafRecord<M>,
 }
 
 impl<M: Medium> Drop for LeafLock<'_, M> {
     fn drop(&mut self) {
-        let version = self.record.version.load(Ordering::Relaxed);
+        let version = self.leaf_record.version.load(Ordering::Relaxed);
         // ORDER: pairs with the acquire in `try_lock`: the next holder sees all changes of this
         // one.
-        self.record
+        self.leaf_record
             .version
             .store(version & !LOCKED, Ordering::Release);
     }
@@ -383,7 +383,7 @@ impl<M: Medium> LeafRecord<M> {
         // A `LeafLock` is made only with the lock: without it, its drop would release the lock of
         // another thread.
         match locked {
-            Ok(_) => Some(LeafLock { record: self }),
+            Ok(_) => Some(LeafLock { leaf_record: self }),
             Err(_) => None,
         }
     }

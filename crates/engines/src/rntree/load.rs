@@ -248,13 +248,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             let slots = Slots::identity(loaded.count, next, loaded.sum);
             let slots = Slots(leaf.slots.init(guard, &slots.0));
             let number = first + position as u32;
-            let record = self.leaves.get(number);
+            let leaf_record = self.leaves.get(number);
             let next_number = if next == 0 { 0 } else { number + 1 };
-            record.reset(loaded.offset, &slots, next_number, 0, Lsn::DURABLE);
+            leaf_record.reset(loaded.offset, &slots, next_number, 0, Lsn::DURABLE);
             self.place(number, loaded.offset)?;
             for entry in 0..loaded.count {
                 let words = leaf.entry(guard, &slots, entry);
-                record.set_fingerprint(entry, C::hash_of(words) as u8);
+                leaf_record.set_fingerprint(entry, C::hash_of(words) as u8);
             }
             let separator = self.separator_between(guard, last, loaded.first)?;
             if position > 0 {

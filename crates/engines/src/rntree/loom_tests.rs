@@ -64,31 +64,31 @@ impl Leaf {
     /// Sets a key as the engine does: claims, writes, and publishes under the lock; `old` is the
     /// entry it replaces.
     fn publish(&self, key: u64, value: u64, old: Option<usize>) {
-        let record = self.record();
-        let entry = match record.claim(ENTRIES) {
+        let leaf_record = self.record();
+        let entry = match leaf_record.claim(ENTRIES) {
             Some(entry) => entry,
             None => {
-                let lock = record.lock();
-                record.recycle();
+                let lock = leaf_record.lock();
+                leaf_record.recycle();
                 drop(lock);
-                record.claim(ENTRIES).expect("an entry was recycled")
+                leaf_record.claim(ENTRIES).expect("an entry was recycled")
             }
         };
         self.entries[entry][0].store(key, Ordering::Release);
         self.entries[entry][1].store(value, Ordering::Release);
-        let lock = record.lock();
-        let live = record.live.load(Ordering::Relaxed);
+        let lock = leaf_record.lock();
+        let live = leaf_record.live.load(Ordering::Relaxed);
         let removed = old.map_or(0, |old| 1 << old);
-        record.set_fingerprint(entry, fingerprint(key));
-        record.set_order(entry, key);
-        let slots = record.slots();
-        record.change(&slots, || {
-            record
+        leaf_record.set_fingerprint(entry, fingerprint(key));
+        leaf_record.set_order(entry, key);
+        let slots = leaf_record.slots();
+        leaf_record.change(&slots, || {
+            leaf_record
                 .live
                 .store((live | 1 << entry) & !removed, Ordering::Release)
         });
-        record.dead.store(
-            record.dead.load(Ordering::Relaxed) | removed,
+        leaf_record.dead.store(
+            leaf_record.dead.load(Ordering::Relaxed) | removed,
             Ordering::Relaxed,
         );
         drop(lock);
@@ -96,24 +96,24 @@ impl Leaf {
 
     /// Fits the order bytes to other keys, as the engine does.
     fn rescale(&self) {
-        let record = self.record();
-        let lock = record.lock();
-        let live = record.live.load(Ordering::Relaxed);
+        let leaf_record = self.record();
+        let lock = leaf_record.lock();
+        let live = leaf_record.live.load(Ordering::Relaxed);
         let live = (0..ENTRIES).filter(|entry| live & 1 << entry != 0);
         let keys: Vec<_> = live
             .map(|entry| (entry, self.entries[entry][0].load(Ordering::Acquire)))
             .collect();
-        record.rescale(Scale::covering(0, 2), keys);
-        record.change(&record.slots(), || {});
+        leaf_record.rescale(Scale::covering(0, 2), keys);
+        leaf_record.change(&leaf_record.slots(), || {});
         drop(lock);
     }
 
     /// The state that a write to `key` reads, and the sequence at which it reads that.
     fn plan(&self, key: u64) -> Option<(u64, Planned)> {
-        let record = self.record();
-        let sequence = record.sequence()?;
-        let live = record.live.load(Ordering::Acquire);
-        let matches = record.matches(fingerprint(key)) & live;
+        let leaf_record = self.record();
+        let sequence = leaf_record.sequence()?;
+        let live = leaf_record.live.load(Ordering::Acquire);
+        let matches = leaf_record.matches(fingerprint(key)) & live;
         let old = (0..ENTRIES)
             .filter(|entry| matches & 1 << entry != 0)
             .find_map(|entry| {
@@ -121,7 +121,7 @@ impl Leaf {
                 (cells[0].load(Ordering::Acquire) == key)
                     .then(|| (entry, cells[1].load(Ordering::Acquire)))
             });
-        let (below, tied) = record.compare_orders(key);
+        let (below, tied) = leaf_record.compare_orders(key);
         Some((
             sequence,
             Planned {
@@ -134,11 +134,11 @@ impl Leaf {
 
     /// A point read, in the steps of the engine.
     fn get(&self, key: u64) -> Option<u64> {
-        let record = self.record();
+        let leaf_record = self.record();
         loop {
-            let version = record.version();
-            let live = record.live.load(Ordering::Acquire);
-            let matches = record.matches(fingerprint(key)) & live;
+            let version = leaf_record.version();
+            let live = leaf_record.live.load(Ordering::Acquire);
+            let matches = leaf_record.matches(fingerprint(key)) & live;
             let found = (0..ENTRIES)
                 .filter(|entry| matches & 1 << entry != 0)
                 .find_map(|entry| {
@@ -146,7 +146,7 @@ impl Leaf {
                     (cells[0].load(Ordering::Acquire) == key)
                         .then(|| cells[1].load(Ordering::Acquire))
                 });
-            if record.is_still(version) {
+            if leaf_record.is_still(version) {
                 return found;
             }
             thread::yield_now();
@@ -184,12 +184,12 @@ fn is_found(leaf: &Leaf, key: u64) -> bool {
     let heap = HeapGuard::without_heap();
     let mut index = 1;
     loop {
-        let record = leaf.records.get(index);
-        let version = record.version();
-        let live = record.live.load(Ordering::Acquire);
-        let is_here = record.matches(fingerprint(key)) & live != 0;
-        let beyond = RnTree::<Dax, WordCodec>::beyond(&heap, record, key).unwrap();
-        match (record.is_still(version), beyond) {
+        let leaf_record = leaf.records.get(index);
+        let version = leaf_record.version();
+        let live = leaf_record.live.load(Ordering::Acquire);
+        let is_here = leaf_record.matches(fingerprint(key)) & live != 0;
+        let beyond = RnTree::<Dax, WordCodec>::beyond(&heap, leaf_record, key).unwrap();
+        match (leaf_record.is_still(version), beyond) {
             (true, _) if Record::is_dead(version) => index = 1,
             (true, _) if is_here => return true,
             (true, None) => return false,
@@ -227,7 +227,7 @@ fn a_reader_beside_a_merge_misses_no_key_of_the_right_leaf() {
 }
 
 #[test]
-fn who_finds_a_key_of_a_load_finds_all_of_them() {
+fn a_reader_that_finds_a_key_of_a_load_finds_all_of_them() {
     check_load(1, 2);
     check_load(2, 1);
 }
@@ -300,11 +300,11 @@ fn a_scan_sees_slots_and_next_leaf_of_one_moment() {
                 drop(lock);
             })
         };
-        let record = leaf.record();
+        let leaf_record = leaf.record();
         let (slots, next) = loop {
-            if let Some(sequence) = record.sequence() {
-                let seen = (record.slots(), record.next());
-                if record.is_still_in(sequence) {
+            if let Some(sequence) = leaf_record.sequence() {
+                let seen = (leaf_record.slots(), leaf_record.next());
+                if leaf_record.is_still_in(sequence) {
                     break seen;
                 }
             }
@@ -358,15 +358,15 @@ fn a_writer_that_is_sent_on_by_a_split_has_seen_its_end() {
         let splitter = {
             let leaf = Arc::clone(&leaf);
             thread::spawn(move || {
-                let record = leaf.record();
-                let lock = record.lock();
-                record.shorten(&Slots::identity(0, 7 * 64, EntrySum::default()), 7, 1);
+                let leaf_record = leaf.record();
+                let lock = leaf_record.lock();
+                leaf_record.shorten(&Slots::identity(0, 7 * 64, EntrySum::default()), 7, 1);
                 drop(lock);
             })
         };
-        let record = leaf.record();
-        if record.high.load(Ordering::Acquire) != 0 && record.sequence().is_some() {
-            assert_eq!(record.live.load(Ordering::Relaxed), 0);
+        let leaf_record = leaf.record();
+        if leaf_record.high.load(Ordering::Acquire) != 0 && leaf_record.sequence().is_some() {
+            assert_eq!(leaf_record.live.load(Ordering::Relaxed), 0);
         }
         splitter.join().unwrap();
     });
@@ -410,11 +410,11 @@ fn a_reader_never_takes_a_record_for_what_it_was_in_another_life() {
         };
         let offset = loop {
             let index = root.load(Ordering::Acquire);
-            let record = leaf.records.get(index as u32);
-            let version = record.version();
+            let leaf_record = leaf.records.get(index as u32);
+            let version = leaf_record.version();
             let leads_there = root.load(Ordering::Acquire) == index;
-            let offset = record.offset();
-            if leads_there && !Record::is_dead(version) && record.is_still(version) {
+            let offset = leaf_record.offset();
+            if leads_there && !Record::is_dead(version) && leaf_record.is_still(version) {
                 break offset;
             }
             thread::yield_now();

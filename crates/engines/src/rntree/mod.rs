@@ -30,7 +30,7 @@
 //! | insert, update, put | 2 | the slot line lists the entry (entry and record are fenced before) |
 //! | remove | 1 | the slot line no longer lists it |
 //! | split | 2 | the left slot line drops the upper half and links the new leaf, in one store |
-//! | share | 2 | the same store, which also links the new leaves past the old right neighbour |
+//! | split with the right neighbour | 2 | the same store, which also links the new leaves past the old right neighbour |
 //! | merge | 2 | the left slot line takes the right one's entries and its next leaf, in one store |
 //! | recycling | 0 | dead entries are free once the version is raised |
 //!

@@ -21,7 +21,7 @@ use pool::Guard;
 use super::RnTree;
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use crate::index::{Codec, EntryWords};
-use crate::kit::{chain::Separator, share};
+use crate::kit::{chain::Separator, map_on_threads};
 use crate::{Error, Result};
 
 /// A leaf of the chain.
@@ -54,7 +54,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let first = self.leaves.allocate_run(links.len() as u32)?;
         self.head = first;
         let mut separators = vec![(Separator::default(), 0); links.len()];
-        share(
+        map_on_threads(
             threads,
             separators.chunks_mut(CHUNK).enumerate(),
             |(chunk, part)| self.rebuild_records(links, chunk * CHUNK, first, part),
@@ -217,14 +217,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         number: u32,
         last: &mut Option<EntryWords>,
     ) -> Result<Separator> {
-        let record: &LeafRecord<M> = self.leaves.get(number);
+        let leaf_record: &LeafRecord<M> = self.leaves.get(number);
         link.slots
             .verify(leaf.sum(guard, &link.slots, 0), link.offset)?;
         if self.recovered_from_crash {
             guard.mark_node(link.offset)?;
         }
         self.place(number, link.offset)?;
-        record.reset(link.offset, &link.slots, 0, 0, Lsn::DURABLE);
+        leaf_record.reset(link.offset, &link.slots, 0, 0, Lsn::DURABLE);
         let mut separator = Separator::default();
         for position in 0..link.slots.count() {
             let words = leaf.entry(guard, &link.slots, position);
@@ -244,7 +244,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                     separator = self.separator_from(guard, words)?;
                 }
             }
-            record.set_fingerprint(link.slots.entry(position), C::hash_of(words) as u8);
+            leaf_record.set_fingerprint(link.slots.entry(position), C::hash_of(words) as u8);
             if self.recovered_from_crash {
                 C::mark(&self.pool, words)?;
             }

@@ -40,26 +40,31 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         };
         loop {
             let (found, seen) = self.seek(&guard, &heap, index, key, hash)?;
-            let record = self.leaves.get(found);
+            let leaf_record = self.leaves.get(found);
             let held = holds::<M, C>(&guard, condition, seen.map(|(_, words)| words))?;
             if !held || seen.is_none() {
-                let lsn = guard.left_to_caller(record.lsn());
+                let lsn = guard.left_to_caller(leaf_record.lsn());
                 return Ok(Written { held, lsn });
             }
-            let lock = record.lock();
-            if LeafRecord::<M>::is_dead(record.version()) {
+            let lock = leaf_record.lock();
+            if LeafRecord::<M>::is_dead(leaf_record.version()) {
                 drop(lock);
                 LeafRecord::<M>::wait();
                 index = self.descend(&guard, key)?;
                 continue;
             }
-            if let Some(next) = Self::beyond(&heap, record, key)? {
+            if let Some(next) = Self::beyond(&heap, leaf_record, key)? {
                 index = next;
                 continue;
             }
-            let live = record.live.load(Ordering::Relaxed);
-            let Some((entry, words)) =
-                self.look_among(&guard, record, record.matches(hash as u8) & live, key, hash)?
+            let live = leaf_record.live.load(Ordering::Relaxed);
+            let Some((entry, words)) = self.look_among(
+                &guard,
+                leaf_record,
+                leaf_record.matches(hash as u8) & live,
+                key,
+                hash,
+            )?
             else {
                 // Another thread removed it meanwhile: check the condition again.
                 index = found;
@@ -88,9 +93,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         entry: usize,
         words: EntryWords,
     ) -> Result<(Lsn, usize)> {
-        let record = self.leaves.get(index);
-        let leaf = Self::leaf(guard, record)?;
-        let slots = record.slots();
+        let leaf_record = self.leaves.get(index);
+        let leaf = Self::leaf(guard, leaf_record)?;
+        let slots = leaf_record.slots();
         let Some(position) = slots.position_of(entry) else {
             return Err(self.damaged(index, "a live entry without a slot"));
         };
@@ -100,13 +105,15 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // PERSIST: nothing must precede; if this is lost, the key is still there.
         let stored = leaf.slots.publish(guard, &slots.0, &new.0)?;
         let lsn = guard.fence();
-        record.stamp(lsn);
-        let live = record.live.load(Ordering::Relaxed);
-        record.change(&Slots(stored), || {
-            record.live.store(live & !(1 << entry), Ordering::Release);
+        leaf_record.stamp(lsn);
+        let live = leaf_record.live.load(Ordering::Relaxed);
+        leaf_record.change(&Slots(stored), || {
+            leaf_record
+                .live
+                .store(live & !(1 << entry), Ordering::Release);
         });
-        record.dead.store(
-            record.dead.load(Ordering::Relaxed) | 1 << entry,
+        leaf_record.dead.store(
+            leaf_record.dead.load(Ordering::Relaxed) | 1 << entry,
             Ordering::Relaxed,
         );
         Ok((lsn, slots.count() - 1))

@@ -57,33 +57,34 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         index: u32,
         snapshot: &mut LeafSnapshot,
     ) -> Result<bool> {
-        let record = self.leaves.get(index);
+        let leaf_record = self.leaves.get(index);
         let mut spins = 0;
         let mut attempts = 0;
         let mut lock = None;
         loop {
-            let version = record.version();
+            let version = leaf_record.version();
             if LeafRecord::<M>::is_dead(version) {
                 LeafRecord::<M>::wait();
                 return Ok(false);
             }
-            let Some(sequence) = record.sequence() else {
+            let Some(sequence) = leaf_record.sequence() else {
                 pause(&mut spins);
                 continue;
             };
-            self.copy_leaf(guard, record, snapshot)?;
-            if lock.is_some() || record.is_still_in(sequence) && record.is_still(version) {
+            self.copy_leaf(guard, leaf_record, snapshot)?;
+            if lock.is_some() || leaf_record.is_still_in(sequence) && leaf_record.is_still(version)
+            {
                 break;
             }
             attempts += 1;
             if attempts == ATTEMPTS {
-                lock = Some(record.lock());
+                lock = Some(leaf_record.lock());
             }
         }
         drop(lock);
         // The LSN is read after the copy: the content that was copied is stamped with this LSN or
         // an earlier one.
-        snapshot.lsn = guard.left_to_caller(record.lsn());
+        snapshot.lsn = guard.left_to_caller(leaf_record.lsn());
         Ok(true)
     }
 
@@ -91,14 +92,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn copy_leaf(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         snapshot: &mut LeafSnapshot,
     ) -> Result<()> {
-        let leaf = Self::leaf(guard, record)?;
+        let leaf = Self::leaf(guard, leaf_record)?;
         kernels::prefetch_lines(&leaf.entries);
-        let slots: Slots = record.slots();
-        snapshot.high = record.high.load(Ordering::Acquire);
-        snapshot.next = record.next();
+        let slots: Slots = leaf_record.slots();
+        snapshot.high = leaf_record.high.load(Ordering::Acquire);
+        snapshot.next = leaf_record.next();
         self.prefetch_next(guard, &slots, snapshot.next);
         // A copy that a change garbled fails to validate; here it must only stay in bounds.
         snapshot.count = slots.count().min(ENTRIES_MAX);
@@ -165,15 +166,15 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         progress: &mut ScanProgress,
         visit: &mut VisitWords<'_>,
     ) -> Result<LeafVisit> {
-        let record = self.leaves.get(index);
-        let Some(sequence) = record.sequence() else {
+        let leaf_record = self.leaves.get(index);
+        let Some(sequence) = leaf_record.sequence() else {
             pause(&mut 0);
             return Ok(LeafVisit::Changed);
         };
-        let is_still = || record.is_still_in(sequence) && record.is_still(version);
-        let slots = record.slots();
-        let next = record.next();
-        let leaf = match Self::leaf(guard, record) {
+        let is_still = || leaf_record.is_still_in(sequence) && leaf_record.is_still(version);
+        let slots = leaf_record.slots();
+        let next = leaf_record.next();
+        let leaf = match Self::leaf(guard, leaf_record) {
             Ok(leaf) if !LeafRecord::<M>::is_dead(version) => leaf,
             Err(error) if is_still() => return Err(error),
             _ => {
@@ -214,7 +215,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             } else {
                 0
             };
-            let lsn = record.lsn();
+            let lsn = leaf_record.lsn();
             if !is_still() {
                 return Ok(LeafVisit::Changed);
             }

@@ -64,31 +64,31 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         key: C::Key<'_>,
     ) -> Result<Option<u32>> {
         let guard = &self.pool.pin();
-        let record = self.leaves.get(index);
+        let leaf_record = self.leaves.get(index);
         // The version is unchanged under the pin, so the leaf cannot be retired before this thread
         // is done.
-        if !record.is_still(version) {
+        if !leaf_record.is_still(version) {
             return Ok(None);
         }
-        let lock = record.lock();
-        if LeafRecord::<M>::is_dead(record.version()) {
+        let lock = leaf_record.lock();
+        if LeafRecord::<M>::is_dead(leaf_record.version()) {
             drop(lock);
             LeafRecord::<M>::wait();
             return Ok(None);
         }
-        if let Some(next) = Self::beyond(&self.inner.heap(), record, key)? {
+        if let Some(next) = Self::beyond(&self.inner.heap(), leaf_record, key)? {
             return Ok(Some(next));
         }
-        if record.claimed.load(Ordering::Relaxed) != low_bits(self.capacity) {
+        if leaf_record.claimed.load(Ordering::Relaxed) != low_bits(self.capacity) {
             return Ok(Some(index));
         }
-        if record.dead.load(Ordering::Relaxed) != 0 {
-            record.recycle();
-        } else if record.slots().count() * 2 >= self.capacity {
+        if leaf_record.dead.load(Ordering::Relaxed) != 0 {
+            leaf_record.recycle();
+        } else if leaf_record.slots().count() * 2 >= self.capacity {
             // Entries that move get a new check, which would hide damage from then on.
-            self.verify_check(guard, record)?;
-            if !self.share(guard, record)? {
-                self.split(guard, record, key)?;
+            self.verify_check(guard, leaf_record)?;
+            if !self.split_with_neighbour(guard, leaf_record)? {
+                self.split(guard, leaf_record, key)?;
             }
         } else {
             // Most entries are claimed by writers under way, which will publish them or give them
@@ -101,11 +101,22 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Moves the upper half of a full leaf into a new one. Under the leaf's lock, which is kept
     /// until the parent knows the new leaf.
-    fn split(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>, key: C::Key<'_>) -> Result<()> {
-        let slots = record.slots();
-        let keep = self.split_position(guard, Self::leaf(guard, record)?, record, &slots, key)?;
-        let new = self.build(guard, record, keep, None, 1)?;
-        let published = self.publish_built(guard, record, keep, &new.leaves, None);
+    fn split(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf_record: &LeafRecord<M>,
+        key: C::Key<'_>,
+    ) -> Result<()> {
+        let slots = leaf_record.slots();
+        let keep = self.split_position(
+            guard,
+            Self::leaf(guard, leaf_record)?,
+            leaf_record,
+            &slots,
+            key,
+        )?;
+        let new = self.build(guard, leaf_record, keep, None, 1)?;
+        let published = self.publish_built(guard, leaf_record, keep, &new.leaves, None);
         published.inspect_err(|_| self.discard_built(guard, &new.leaves))?;
         new.records.published();
         guard.interleave(&self.inner);
@@ -120,8 +131,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     ///
     /// One line store as well: it drops the upper entries, and links the new leaves past the old
     /// neighbour. `false` if nothing was done.
-    fn share(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<bool> {
-        let old = record.next();
+    fn split_with_neighbour(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf_record: &LeafRecord<M>,
+    ) -> Result<bool> {
+        let old = leaf_record.next();
         if old == 0 {
             return Ok(false);
         }
@@ -133,7 +148,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if LeafRecord::<M>::is_dead(neighbour.version()) {
             return Ok(false);
         }
-        let count = record.slots().count();
+        let count = leaf_record.slots().count();
         let count_right = neighbour.slots().count();
         let room_in_two = count_right * SHARE_DENOMINATOR <= self.capacity * SHARE_NUMERATOR;
         let parts = if room_in_two && (count + count_right).div_ceil(2) < self.capacity {
@@ -145,7 +160,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if keep == 0 || keep >= count {
             return Ok(false);
         }
-        let bound = self.copy_high_key(record)?;
+        let bound = self.copy_high_key(leaf_record)?;
         let bound = C::key(&bound)?;
         guard.interleave(&self.inner);
         // A leaf is removed or replaced under its lock and that of the leaf before it. This thread
@@ -157,7 +172,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         if self.verify_check(guard, neighbour).is_err() || !neighbour.close() {
             return Ok(false);
         }
-        let new = self.build(guard, record, keep, Some(neighbour), parts);
+        let new = self.build(guard, leaf_record, keep, Some(neighbour), parts);
         let new = new.inspect_err(|_| neighbour.reopen())?;
         // A new leaf begins below the old neighbour, whose place it takes in the inner nodes. Until
         // then no thread may split it, or share it with the leaf behind: the leaf that came of that
@@ -169,7 +184,9 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             .collect();
         // A thread that finds a dead leaf descends again, and finds the new one.
         neighbour.set_dead(true);
-        if let Err(error) = self.publish_built(guard, record, keep, &new.leaves, Some(neighbour)) {
+        if let Err(error) =
+            self.publish_built(guard, leaf_record, keep, &new.leaves, Some(neighbour))
+        {
             drop(new_locks);
             self.discard_built(guard, &new.leaves);
             neighbour.set_dead(false);
@@ -212,16 +229,16 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn build<'g, 'p>(
         &self,
         guard: &'g Guard<'p, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         keep: usize,
         absorbed: Option<&LeafRecord<M>>,
         parts: usize,
     ) -> Result<Built<'g, 'p, M, C>> {
         let gathers = self.gathers && !guard.has_set_aside();
-        let built = self.build_from(guard, record, keep, absorbed, parts, gathers);
+        let built = self.build_from(guard, leaf_record, keep, absorbed, parts, gathers);
         // The copies may have taken the last room for a leaf.
         if gathers && built.is_err() {
-            return self.build_from(guard, record, keep, absorbed, parts, false);
+            return self.build_from(guard, leaf_record, keep, absorbed, parts, false);
         }
         built
     }
@@ -230,14 +247,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn build_from<'g, 'p>(
         &self,
         guard: &'g Guard<'p, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         keep: usize,
         absorbed: Option<&LeafRecord<M>>,
         parts: usize,
         gathers: bool,
     ) -> Result<Built<'g, 'p, M, C>> {
         let mut moved = Vec::with_capacity(2 * self.capacity);
-        let last = self.collect(guard, record, keep - 1, &mut moved)?;
+        let last = self.collect(guard, leaf_record, keep - 1, &mut moved)?;
         let last = match absorbed {
             Some(absorbed) => self.collect(guard, absorbed, 0, &mut moved)?,
             None => last,
@@ -289,17 +306,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     pub(super) fn collect<'l>(
         &self,
         guard: &Guard<'_, M>,
-        record: &'l LeafRecord<M>,
+        leaf_record: &'l LeafRecord<M>,
         start: usize,
         moved: &mut Vec<MovedEntry>,
     ) -> Result<&'l LeafRecord<M>> {
-        let leaf = Self::leaf(guard, record)?;
-        let slots = record.slots();
+        let leaf = Self::leaf(guard, leaf_record)?;
+        let slots = leaf_record.slots();
         moved.extend((start..slots.count()).map(|position| MovedEntry {
             words: leaf.entry(guard, &slots, position),
-            fingerprint: record.fingerprint(slots.entry(position)),
+            fingerprint: leaf_record.fingerprint(slots.entry(position)),
         }));
-        Ok(record)
+        Ok(leaf_record)
     }
 
     /// Writes and flushes one new leaf: all of `moved` but the first, which goes before it.
@@ -336,12 +353,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             guard.free_node(offset);
         })?;
         let leaf = guard.node::<Leaf>(offset)?;
-        let record = self.leaves.get(index);
+        let leaf_record = self.leaves.get(index);
         let mut sum = EntrySum::default();
         for (entry, MovedEntry { words, fingerprint }) in entries.iter().enumerate() {
             leaf.entries[entry][0].store(guard, words[0]);
             leaf.entries[entry][1].store(guard, words[1]);
-            record.set_fingerprint(entry, *fingerprint);
+            leaf_record.set_fingerprint(entry, *fingerprint);
             sum = sum.with(entry, *words);
         }
         let slots = Slots(
@@ -349,13 +366,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 .init(guard, &Slots::identity(entries.len(), behind.offset, sum).0),
         );
         guard.flush_words(leaf.entries[..entries.len()].as_flattened());
-        record.reset(offset, &slots, behind.index, high, Lsn::DURABLE);
+        leaf_record.reset(offset, &slots, behind.index, high, Lsn::DURABLE);
         let last = entries[entries.len() - 1].words[0];
         let scale = Scale::covering(
             entries[0].words[0],
             if C::TIES || high == 0 { last } else { high },
         );
-        record.rescale(
+        leaf_record.rescale(
             scale,
             entries.iter().map(|moved| moved.words[0]).enumerate(),
         );
@@ -385,13 +402,13 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     pub(super) fn publish_built(
         &self,
         guard: &Guard<'_, M>,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         keep: usize,
         built: &[NewLeaf],
         absorbed: Option<&LeafRecord<M>>,
     ) -> Result<()> {
-        let leaf = Self::leaf(guard, record)?;
-        let slots = record.slots();
+        let leaf = Self::leaf(guard, leaf_record)?;
+        let slots = leaf_record.slots();
         let first = built[0];
         let moved = leaf.sum(guard, &slots, keep);
         let new = slots.with(keep, first.offset).sealed(&slots, moved);
@@ -402,14 +419,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         built
             .iter()
             .for_each(|leaf| self.leaves.get(leaf.index).stamp(lsn));
-        record.stamp(lsn);
+        leaf_record.stamp(lsn);
         if let Some(absorbed) = absorbed {
             absorbed.stamp(lsn);
         }
         let moved = slots.bitmap() & !stored.bitmap();
-        record.shorten(&stored, first.index, Self::bound_of(first.separator));
-        record.dead.store(
-            record.dead.load(Ordering::Relaxed) | moved,
+        leaf_record.shorten(&stored, first.index, Self::bound_of(first.separator));
+        leaf_record.dead.store(
+            leaf_record.dead.load(Ordering::Relaxed) | moved,
             Ordering::Relaxed,
         );
         Ok(())
@@ -421,12 +438,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         &self,
         guard: &Guard<'_, M>,
         leaf: &Leaf,
-        record: &LeafRecord<M>,
+        leaf_record: &LeafRecord<M>,
         slots: &Slots,
         key: C::Key<'_>,
     ) -> Result<usize> {
         let count = slots.count();
-        if record.next() == 0 {
+        if leaf_record.next() == 0 {
             let last = leaf.entry(guard, slots, count - 1);
             let above = C::word(key) > last[0]
                 || C::TIES && C::word(key) == last[0] && C::compare_tie(guard, key, last)?.is_gt();
@@ -438,10 +455,14 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Refuses a leaf whose slots and entries fail their check. Under the leaf's lock.
-    pub(super) fn verify_check(&self, guard: &Guard<'_, M>, record: &LeafRecord<M>) -> Result<()> {
-        let leaf = Self::leaf(guard, record)?;
-        let slots = record.slots();
-        slots.verify(leaf.sum(guard, &slots, 0), record.offset())
+    pub(super) fn verify_check(
+        &self,
+        guard: &Guard<'_, M>,
+        leaf_record: &LeafRecord<M>,
+    ) -> Result<()> {
+        let leaf = Self::leaf(guard, leaf_record)?;
+        let slots = leaf_record.slots();
+        slots.verify(leaf.sum(guard, &slots, 0), leaf_record.offset())
     }
 
     /// The shortest separator above the key of one entry and not above that of the next.
@@ -558,8 +579,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// The upper bound of a leaf that has a leaf after it, as bytes. Under the leaf's lock.
-    pub(super) fn copy_high_key(&self, record: &LeafRecord<M>) -> Result<Vec<u8>> {
-        let high = record.high.load(Ordering::Relaxed);
+    pub(super) fn copy_high_key(&self, leaf_record: &LeafRecord<M>) -> Result<Vec<u8>> {
+        let high = leaf_record.high.load(Ordering::Relaxed);
         let separator = Separator {
             word: high,
             tail: high,

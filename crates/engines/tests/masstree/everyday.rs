@@ -881,7 +881,7 @@ fn on_file(machine: &Arc<Machine>) -> Pool<Instrumented> {
 }
 
 #[test]
-fn who_syncs_after_a_disk_has_failed_is_told() {
+fn a_sync_after_a_disk_has_failed_is_an_error() {
     let machine = Machine::new(&Image::default());
     let pool = on_file(&machine);
     let tree = create(&pool, options());

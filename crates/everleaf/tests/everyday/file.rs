@@ -835,7 +835,7 @@ fn mode(path: &Path) -> u32 {
 
 /// The log and every copy have the same content as the pool, so they have its permissions.
 #[test]
-fn who_may_not_read_a_pool_may_read_neither_its_log_nor_a_copy() {
+fn a_user_without_access_to_a_pool_has_none_to_its_log_and_copies() {
     let folder = folder();
     let pool = folder.path().join("a.pool");
     let copy = folder.path().join("copy.pool");
@@ -1069,29 +1069,30 @@ impl Gate {
     }
 }
 
+/// A disk that hangs for a while.
+static HANGING: Gate = Gate {
+    is_shut: AtomicBool::new(false),
+    has_waited: AtomicBool::new(false),
+};
+
 /// A thread that ended an epoch once held a lock while it waited for the disk. A poll of another write
 /// needs that lock, and blocked its executor.
 #[test]
 fn a_poll_does_not_block_while_the_disk_hangs_at_the_end_of_an_epoch() {
+    let hang = |io| -> Arc<dyn Io> {
+        let hook = |call| {
+            if call == FileCall::Sync {
+                HANGING.pass();
+            }
+        };
+        Arc::new(Hooked::new(io, hook))
+    };
     let folder = folder();
-    let file = |name| {
-        let mut open = std::fs::OpenOptions::new();
-        let path = folder.path().join(name);
-        let opened = open.read(true).write(true).create_new(true).open(path);
-        Disk(opened.unwrap())
-    };
-    let log = Arc::new(Gate::default());
-    let gate = Arc::clone(&log);
-    let hook = move |call| {
-        if call == FileCall::Sync {
-            gate.pass();
-        }
-    };
-    let io = Arc::new(Hooked::new(Arc::new(file("a.log")), hook));
     let store = options()
         .close_cleanly(false)
         .manual_epochs()
-        .open_on(Arc::new(file("a")), io)
+        .through(hang)
+        .open(folder.path().join("a.pool"))
         .unwrap();
     let kind = TreeOptions {
         engine: Engine::MASSTREE,
@@ -1099,10 +1100,10 @@ fn a_poll_does_not_block_while_the_disk_hangs_at_the_end_of_an_epoch() {
     };
     let tree = store.tree_with("t", kind).unwrap();
     tree.put("first", "value").unwrap();
-    log.is_shut.store(true, Ordering::Relaxed);
+    HANGING.is_shut.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| store.sync());
-        wait_until(|| log.has_waited.load(Ordering::Relaxed));
+        wait_until(|| HANGING.has_waited.load(Ordering::Relaxed));
         let poll = scope.spawn(|| {
             let mut pending = tree.pending().put("second", "value").unwrap();
             let mut context = Context::from_waker(Waker::noop());
@@ -1111,7 +1112,7 @@ fn a_poll_does_not_block_while_the_disk_hangs_at_the_end_of_an_epoch() {
         });
         wait_until(|| poll.is_finished());
         let has_returned = poll.is_finished();
-        log.is_shut.store(false, Ordering::Relaxed);
+        HANGING.is_shut.store(false, Ordering::Relaxed);
         let (is_pending, pending) = poll.join().unwrap();
         sync.join().unwrap().unwrap();
         assert!(has_returned, "the poll has waited for the disk");

@@ -242,7 +242,7 @@ fn beside(are_torn: bool, rules: Rules, threads: Vec<Vec<Operation>>) -> Result<
 }
 
 #[test]
-fn beside_who_ends_epochs() {
+fn beside_a_thread_that_ends_epochs() {
     let batch = Batch(vec![(1, Some(2)), (2, None), (5, Some(3))]);
     for rules in [Rules::Lines, Rules::Log]
         .into_iter()
@@ -257,7 +257,7 @@ fn beside_who_ends_epochs() {
 
 /// A layer is removed with its last key, and made again, while another thread writes to it.
 #[test]
-fn layers_that_go_beside_who_writes_to_them() {
+fn layers_that_go_beside_their_writers() {
     let apart = |writes: &[Write]| {
         writes
             .iter()

@@ -347,7 +347,7 @@ fn pairs_on_a_file() {
 
 /// Two operations of two threads, of which the second reads the first one's effect, on a tree with
 /// or without key 1.
-fn who_sees_what_is_not_durable() -> Vec<Program<IndexOperation>> {
+fn readers_of_writes_that_are_not_durable() -> Vec<Program<IndexOperation>> {
     let pair = |before: &[IndexOperation], writer, reader| Program {
         before: before.to_vec(),
         ..Program::single(&[writer, reader])
@@ -414,7 +414,7 @@ fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
         };
         let mut sound = explorer(Vec::new());
         sound.sim().start_census();
-        for program in who_sees_what_is_not_durable() {
+        for program in readers_of_writes_that_are_not_durable() {
             let explored = sound.explore_threads(&program, &scheduling(ONE));
             explored.unwrap_or_else(|failure| panic!("{failure}"));
         }
@@ -425,11 +425,13 @@ fn expect_waits_of_readers_are_found_missing(engine: Engine, folder: &str) {
         let waits = waits.filter(|(_, site)| !site.file.contains("recover.rs"));
         let waits: Vec<_> = waits.map(|(_, site)| site).collect();
         let is_missed = |site: &&Site| {
-            who_sees_what_is_not_durable().iter().any(|program| {
-                explorer(vec![Mutation::DropWait(**site)])
-                    .explore_threads(program, &scheduling(ONE))
-                    .is_err()
-            })
+            readers_of_writes_that_are_not_durable()
+                .iter()
+                .any(|program| {
+                    explorer(vec![Mutation::DropWait(**site)])
+                        .explore_threads(program, &scheduling(ONE))
+                        .is_err()
+                })
         };
         let superfluous: Vec<_> = waits.iter().filter(|site| !is_missed(site)).collect();
         println!("{codec:?}: {waits:?}");
@@ -633,7 +635,7 @@ fn readers_beside_the_split_of_the_last_leaf_are_never_sent_past_their_leaf() {
 /// A split sends writers on to the new leaf before it removes the moved entries from the old one. A
 /// reader could still find an entry there, in its state before a write that has returned.
 #[test]
-fn who_is_sent_on_by_a_split_writes_after_its_end() {
+fn a_writer_that_a_split_sends_on_writes_after_its_end() {
     let setup = [10, 20, 30, 40].map(|key| Insert(key, key));
     for write in [Put(40, 2), Update(40, 2)] {
         let program = Program::single(&[Insert(15, 1), write, Get(40)]);

@@ -207,7 +207,7 @@ impl Concurrent for Nodes {
 /// thread, which began after that, finds the change and helps. When it reaches the node, the first
 /// thread may have given up, and the node's memory may be in use for something else.
 #[test]
-fn who_helps_writes_to_no_memory_that_was_free_before() {
+fn a_helper_writes_to_no_memory_that_was_free_before() {
     let command = "cargo test --release -p everleaf-sim --test models pmwcas_memory::".to_owned();
     let options = ExplorationOptions {
         rules: Rules::Lines,

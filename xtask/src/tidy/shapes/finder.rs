@@ -1,5 +1,7 @@
 //! Finds the shapes in the syntax tree of a file.
 
+use proc_macro2::TokenStream;
+use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -9,7 +11,7 @@ use syn::{
     Token, Type, TypePath, UnOp,
 };
 
-use super::{Shape, Sighting, closures};
+use super::{Shape, Sighting, closures, rules_of_macros};
 use crate::tidy::syntax::{line_of, without_parentheses};
 
 /// How deep `Option` and `Result` may lie in each other.
@@ -39,6 +41,18 @@ impl Finder {
     fn note_if(&mut self, is_found: bool, shape: Shape, syntax: &impl Spanned) {
         if is_found {
             self.note(shape, syntax);
+        }
+    }
+
+    /// Walks over the body of a rule of a macro: items, statements, or something else that is not
+    /// read.
+    fn visit_body(&mut self, body: TokenStream) {
+        if let Ok(items) = syn::parse2::<syn::File>(body.clone()) {
+            self.visit_file(&items);
+        } else if let Ok(statements) = Block::parse_within.parse2(body) {
+            for statement in &statements {
+                self.visit_stmt(statement);
+            }
         }
     }
 
@@ -164,6 +178,12 @@ impl Visit<'_> for Finder {
     }
 
     fn visit_macro(&mut self, call: &syn::Macro) {
+        if call.path.is_ident("macro_rules") {
+            for body in rules_of_macros::bodies(call.tokens.clone()) {
+                self.visit_body(body);
+            }
+            return;
+        }
         // Macros such as `assert!` take expressions; others take statements, or something else that
         // is not read.
         if let Ok(arguments) = call.parse_body_with(Punctuated::<Expr, Token![,]>::parse_terminated)

@@ -18,6 +18,7 @@
 
 mod closures;
 mod finder;
+mod rules_of_macros;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -209,7 +209,7 @@ fn a_header_that_is_about_to_be_written_again_is_no_damage() {
 }
 
 #[test]
-fn a_copy_waits_for_who_recovers_the_pool() {
+fn a_copy_waits_for_the_process_that_recovers_the_pool() {
     let machine = Machine::new(&killed_at_its_header());
     let recovered = Arc::clone(&machine);
     let reads = std::sync::atomic::AtomicU32::new(0);

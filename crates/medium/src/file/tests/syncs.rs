@@ -168,7 +168,7 @@ fn a_bound_in_time_does_not_begin_anew_after_each_sync() {
 /// No thread is held up at a fence, where it may hold locks. It is held up where it would wait for
 /// durability.
 #[test]
-fn who_writes_more_than_the_disk_takes_is_held_up_where_it_would_wait() {
+fn a_writer_that_overtakes_the_disk_is_held_up_where_it_would_wait() {
     let machine = Machine::new(&Image::default());
     let options = FileOptions {
         log_bytes: 64 << 20,
