@@ -165,7 +165,7 @@ fn prefix(input: &DeriveInput, shape: &TypeShape) -> TokenStream {
         impl<P> ::everleaf::StartsWith<P> for #type_name
         where
             P: ::everleaf::Key + ?Sized,
-            #first: ::core::borrow::Borrow<P>,
+            #first: ::everleaf::EncodedLike<P>,
         {
         }
     }

@@ -1,13 +1,11 @@
 //! Counters: values that are numbers.
 
-use std::borrow::Borrow;
-
 use engines::{ErrorKind, Result};
 
 use crate::sealed::Sealed;
 use crate::typed::TypedTree;
 use crate::word_tree::WordTree;
-use crate::{Key, Tree};
+use crate::{EncodedLike, Key, Tree};
 
 /// An integer that counts: see [`TypedTree::increment`].
 #[diagnostic::on_unimplemented(
@@ -67,7 +65,7 @@ impl<K: Key, V: Counter + crate::EncodedValue> TypedTree<K, V> {
     /// [`ErrorKind::CounterOverflow`], and nothing changes; those of [`Tree`].
     pub fn increment<Q: Key + ?Sized>(&self, key: &Q, by: i64) -> Result<V>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let tree = self.beneath();
         let sum = |old| tree.at(counted(tree, old, by));

@@ -304,6 +304,71 @@ impl<K: Key + ?Sized> EncodedValue for K {
     }
 }
 
+/// A type whose bytes are those of a `Q`: a tree of it takes a `Q` by reference as well. So a tree of
+/// `String` takes `&str`, and one of `Vec<u8>` takes `&[u8]`. Each type is like itself.
+///
+/// The standard library's `Borrow` does not promise this: `[u8; 8]` borrows as `[u8]`, which may have
+/// any length, and whose encoding is another one. A tree of `[u8; 8]` takes no slice:
+///
+/// ```compile_fail,E0277
+/// # let store = everleaf::Store::in_memory()?;
+/// let hashes = store.typed::<[u8; 8], u64>("hashes")?;
+/// let slice: &[u8] = b"short";
+/// hashes.put(slice, &1)?;
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+///
+/// A type of your own that has a borrowed form with the same bytes may say so:
+///
+/// ```
+/// use everleaf::{EncodedLike, EncodedValue, Encoding, NotEncodable};
+///
+/// struct Note(String);
+/// struct NoteRef<'n>(&'n str);
+/// # impl EncodedValue for Note {
+/// #     fn value_encoding() -> Encoding {
+/// #         Encoding::new("note", 1)
+/// #     }
+/// #     fn encode_value(&self, bytes: &mut Vec<u8>) -> Result<(), NotEncodable> {
+/// #         NoteRef(&self.0).encode_value(bytes)
+/// #     }
+/// #     fn decode_value(bytes: &[u8]) -> Option<Self> {
+/// #         String::from_utf8(bytes.to_vec()).ok().map(Note)
+/// #     }
+/// # }
+/// # impl EncodedValue for NoteRef<'_> {
+/// #     fn value_encoding() -> Encoding {
+/// #         Note::value_encoding()
+/// #     }
+/// #     fn encode_value(&self, bytes: &mut Vec<u8>) -> Result<(), NotEncodable> {
+/// #         bytes.extend(self.0.as_bytes());
+/// #         Ok(())
+/// #     }
+/// #     fn decode_value(_bytes: &[u8]) -> Option<Self> {
+/// #         None // it would have to borrow
+/// #     }
+/// # }
+///
+/// // Both have the encoding `note:1`.
+/// impl<'n> EncodedLike<NoteRef<'n>> for Note {}
+///
+/// # let store = everleaf::Store::in_memory()?;
+/// let notes = store.typed::<u64, Note>("notes")?;
+/// notes.put(&1, &NoteRef("call back"))?;
+/// assert_eq!(notes.get(&1)?.unwrap().0, "call back");
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a tree of `{Self}` takes no `{Q}`: the trait `everleaf::EncodedLike<{Q}>` is missing",
+    label = "`{Self}` is not encoded like this",
+    note = "a tree of `T` takes `&T`; a tree of `String` takes `&str` as well, and one of `Vec<u8>` takes `&[u8]`; the items of an array are no array, whose length is a part of its type"
+)]
+pub trait EncodedLike<Q: ?Sized> {}
+
+impl<T: ?Sized> EncodedLike<T> for T {}
+impl EncodedLike<str> for String {}
+impl EncodedLike<[u8]> for Vec<u8> {}
+
 /// A key whose first part is a `P`: see [`TypedTree::prefix`](crate::TypedTree::prefix).
 #[diagnostic::on_unimplemented(
     message = "`{P}` is not the first part of the key `{Self}`: the trait `everleaf::StartsWith<{P}>` is missing",
@@ -599,7 +664,7 @@ macro_rules! tuple {
             }
         }
 
-        impl<P: Key + ?Sized, $first: std::borrow::Borrow<P>, $($middle,)* $last> StartsWith<P> for ($first, $($middle,)* $last) {}
+        impl<P: Key + ?Sized, $first: EncodedLike<P>, $($middle,)* $last> StartsWith<P> for ($first, $($middle,)* $last) {}
     };
 }
 tuple!(A; B);

@@ -376,7 +376,7 @@ pub use compact::{CompactOptions, CompactStop, Compaction, TreeLeft};
 pub use counter::Counter;
 #[cfg(feature = "derive")]
 pub use derive::{EncodedValue, Key};
-pub use encoding::{EncodedValue, Encoding, Key, NotEncodable, StartsWith};
+pub use encoding::{EncodedLike, EncodedValue, Encoding, Key, NotEncodable, StartsWith};
 pub use engines::engine::{CodecKind, Contract, Engine, Setting, Settings, Values};
 pub use engines::index::record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use engines::index::{

@@ -1,6 +1,5 @@
 //! Operations that return before their answer is durable.
 
-use std::borrow::Borrow;
 use std::future::Future;
 use std::ops::Bound;
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use medium::Lsn;
 use crate::back_off::BackOff;
 use crate::open_store::SharedStore;
 use crate::typed::{key_bytes, value_bytes};
-use crate::{EncodedValue, Key, KeyRange, Tree, TypedTree, WordTree};
+use crate::{EncodedLike, EncodedValue, Key, KeyRange, Tree, TypedTree, WordTree};
 
 /// The result of an operation that may not be durable yet. Its holder can wait until it is.
 /// Dropping it does not wait, and loses nothing: a later sync makes the write durable. Like a tree,
@@ -522,7 +521,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     /// Returns the value of a key; see [`TypedTree::get`].
     pub fn get<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<V>>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let found = self.tree.beneath().pending().get(key_bytes(key))?;
         found.try_map(|bytes| self.decode(bytes))
@@ -533,8 +532,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         Q: Key + ?Sized,
         W: EncodedValue + ?Sized,
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         let tree = self.tree.beneath().pending();
         tree.insert(key_bytes(key), value_bytes(value)?)
@@ -545,8 +544,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         Q: Key + ?Sized,
         W: EncodedValue + ?Sized,
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         let tree = self.tree.beneath().pending();
         tree.update(key_bytes(key), value_bytes(value)?)
@@ -557,8 +556,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         Q: Key + ?Sized,
         W: EncodedValue + ?Sized,
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         let tree = self.tree.beneath().pending();
         tree.put(key_bytes(key), value_bytes(value)?)
@@ -567,7 +566,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     /// Removes a key, if it is present; see [`TypedTree::remove`].
     pub fn remove<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<bool>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree.beneath().pending().remove(key_bytes(key))
     }
@@ -582,8 +581,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         Q: Key + ?Sized,
         W: EncodedValue + ?Sized,
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         let current = current.map(value_bytes).transpose()?;
         let new = new.map(value_bytes).transpose()?;
@@ -594,7 +593,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     /// Whether a key is present; see [`TypedTree::contains`].
     pub fn contains<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<bool>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree.beneath().pending().contains(key_bytes(key))
     }
@@ -605,7 +604,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         keys: impl IntoIterator<Item = &'q Q>,
     ) -> Result<Pending<Vec<Option<V>>>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let keys: Vec<Vec<u8>> = keys.into_iter().map(key_bytes).collect();
         let found = self.tree.beneath().pending().get_many(&keys)?;
@@ -617,8 +616,8 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     where
         Q: Key + ?Sized,
         W: EncodedValue + ?Sized,
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         let tree = self.tree.beneath().pending();
         let old = tree.replace(key_bytes(key), value_bytes(value)?)?;
@@ -628,7 +627,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     /// Removes a key, and returns its value; see [`TypedTree::take`].
     pub fn take<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<V>>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let old = self.tree.beneath().pending().take(key_bytes(key))?;
         old.try_map(|bytes| self.decode(bytes))
@@ -642,7 +641,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
         mut update: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Pending<Option<V>>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let tree = self.tree.beneath().pending();
         let key = key_bytes(key);
@@ -674,7 +673,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     /// The first entry above a key; see [`TypedTree::next_above`].
     pub fn next_above<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<(K, V)>>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let found = self.tree.beneath().pending().next_above(key_bytes(key))?;
         found.try_map(|entry| self.decode_entry(entry))
@@ -683,7 +682,7 @@ impl<'t, K: Key, V: EncodedValue> PendingTyped<'t, K, V> {
     /// The last entry below a key; see [`TypedTree::next_below`].
     pub fn next_below<Q: Key + ?Sized>(self, key: &Q) -> Result<Pending<Option<(K, V)>>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let found = self.tree.beneath().pending().next_below(key_bytes(key))?;
         found.try_map(|entry| self.decode_entry(entry))

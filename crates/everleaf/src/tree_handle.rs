@@ -1,7 +1,6 @@
 //! Handles of trees of every kind, and the arguments that they take: what batches, snapshots and
 //! transactions are generic over.
 
-use std::borrow::Borrow;
 use std::ops::{Bound, Deref, RangeBounds};
 
 use engines::Result;
@@ -10,7 +9,7 @@ use engines::index::{Bounds, Value};
 use crate::encoding::NotEncodable;
 use crate::sealed::Sealed;
 use crate::typed::{key_bytes, value_bytes};
-use crate::{EncodedValue, Key, KeyRange, StartsWith, Tree, TypedTree, WordTree};
+use crate::{EncodedLike, EncodedValue, Key, KeyRange, StartsWith, Tree, TypedTree, WordTree};
 
 /// A handle of a tree: a [`Tree`], a [`TypedTree`] or a [`WordTree`]. Batches, snapshots and
 /// transactions take any of them, with the keys and values of its kind.
@@ -211,7 +210,7 @@ impl<K: Key, V: EncodedValue> TreeHandle for TypedTree<K, V> {
 
 impl<K, V, Q> KeyFor<TypedTree<K, V>> for &Q
 where
-    K: Key + Borrow<Q>,
+    K: Key + EncodedLike<Q>,
     V: EncodedValue,
     Q: Key + ?Sized,
 {
@@ -223,7 +222,7 @@ where
 impl<K, V, W> ValueFor<TypedTree<K, V>> for &W
 where
     K: Key,
-    V: EncodedValue + Borrow<W>,
+    V: EncodedValue + EncodedLike<W>,
     W: EncodedValue + ?Sized,
 {
     fn encoded(&self) -> Encoded<EncodedBytes<'_>> {

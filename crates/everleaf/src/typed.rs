@@ -1,6 +1,5 @@
 //! Trees of types.
 
-use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
@@ -10,7 +9,7 @@ use engines::{Error, ErrorKind, Result};
 use crate::back_off::BackOff;
 use crate::encoding::NotEncodable;
 use crate::tree_types::{EntryTypes, WantedEntries};
-use crate::{EncodedValue, Key, Range, StartsWith, Store, Tree, TreeOptions};
+use crate::{EncodedLike, EncodedValue, Key, Range, StartsWith, Store, Tree, TreeOptions};
 
 /// An ordered map from `K` to `V`, by name in a [`Store`](crate::Store): a [`Tree`] whose keys and
 /// values are encoded. [`Tree`] has the rest: threads, durability, errors.
@@ -187,7 +186,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Returns the value of a key; see [`Tree::get`].
     pub fn get<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree
             .get(key_bytes(key))?
@@ -198,7 +197,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Whether a key is present; see [`Tree::contains`].
     pub fn contains<Q: Key + ?Sized>(&self, key: &Q) -> Result<bool>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree.contains(key_bytes(key))
     }
@@ -209,7 +208,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         keys: impl IntoIterator<Item = &'q Q>,
     ) -> Result<Vec<Option<V>>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let keys: Vec<Vec<u8>> = keys.into_iter().map(key_bytes).collect();
         let found = self.tree.get_many(&keys)?;
@@ -226,8 +225,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         value: &W,
     ) -> Result<bool>
     where
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         self.tree.insert(key_bytes(key), value_bytes(value)?)
     }
@@ -240,8 +239,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         value: &W,
     ) -> Result<bool>
     where
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         self.tree.update(key_bytes(key), value_bytes(value)?)
     }
@@ -249,8 +248,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Sets the value of a key, whether it is present or not; see [`Tree::put`].
     pub fn put<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<()>
     where
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         self.tree.put(key_bytes(key), value_bytes(value)?)
     }
@@ -258,7 +257,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Removes a key; `false` if it is absent. See [`Tree::remove`].
     pub fn remove<Q: Key + ?Sized>(&self, key: &Q) -> Result<bool>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree.remove(key_bytes(key))
     }
@@ -271,8 +270,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         new: Option<&W>,
     ) -> Result<bool>
     where
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         let current = current.map(value_bytes).transpose()?;
         let new = new.map(value_bytes).transpose()?;
@@ -287,8 +286,8 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         value: &W,
     ) -> Result<Option<V>>
     where
-        K: Borrow<Q>,
-        V: Borrow<W>,
+        K: EncodedLike<Q>,
+        V: EncodedLike<W>,
     {
         let old = self.tree.replace(key_bytes(key), value_bytes(value)?)?;
         old.map(|old| self.value(&old)).transpose()
@@ -297,7 +296,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Removes a key, and returns its value; see [`Tree::take`].
     pub fn take<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree
             .take(key_bytes(key))?
@@ -323,7 +322,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         mut update: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let key = key_bytes(key);
         let mut back_off = BackOff::spinning();
@@ -349,7 +348,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
         update: impl Fn(Option<V>) -> Result<V>,
     ) -> Result<V>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         let key = key_bytes(key);
         let mut back_off = BackOff::spinning();
@@ -407,7 +406,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Returns the first entry above a key; see [`Tree::next_above`].
     pub fn next_above<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(K, V)>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree
             .next_above(key_bytes(key))?
@@ -418,7 +417,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Returns the last entry below a key; see [`Tree::next_below`].
     pub fn next_below<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<(K, V)>>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree
             .next_below(key_bytes(key))?
@@ -436,7 +435,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Iterates over the entries within a range of keys, in order; see [`Tree::range`].
     pub fn range<Q: Key + ?Sized>(&self, range: impl RangeBounds<Q>) -> TypedRange<'_, K, V>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         TypedRange {
             range: self.tree.range(Self::bounds(&range)),
@@ -468,7 +467,7 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     /// Removes the keys of a range, and returns how many; see [`Tree::remove_range`].
     pub fn remove_range<Q: Key + ?Sized>(&self, range: impl RangeBounds<Q>) -> Result<u64>
     where
-        K: Borrow<Q>,
+        K: EncodedLike<Q>,
     {
         self.tree.remove_range(Self::bounds(&range))
     }

@@ -1,8 +1,8 @@
 //! Trees remember their types: opens with others, adoption, versions.
 
 use everleaf::{
-    Batch, EncodedValue, Encoding, Encodings, Engine, ErrorKind, Key, NotEncodable, Options,
-    Result, Store, TreeOptions, View,
+    Batch, EncodedLike, EncodedValue, Encoding, Encodings, Engine, ErrorKind, Key, NotEncodable,
+    Options, Result, Store, TreeOptions, View,
 };
 
 #[test]
@@ -105,6 +105,27 @@ fn a_tree_opens_with_its_own_types_only() -> Result<()> {
     others(&store)?;
     store.close()?;
     others(&Options::new().read_only(true).open(&path)?)
+}
+
+/// The forms in which a tree takes its keys and values have its encodings. What it must not take is
+/// in the docs of the trait, as code that does not compile.
+#[test]
+fn forms_that_are_taken_have_the_encodings_of_the_tree() {
+    #[track_caller]
+    fn expect<K, Q>(key: &K, form: &Q)
+    where
+        K: Key + EncodedLike<Q>,
+        Q: Key + ?Sized,
+    {
+        assert_eq!(K::encoding(), Q::encoding());
+        assert_eq!(super::bytes(key), super::bytes(form));
+    }
+
+    expect(&"ada".to_owned(), "ada");
+    expect(&b"ada".to_vec(), b"ada".as_slice());
+    expect(&b"ada".to_vec(), &b"ada".to_vec());
+    expect(b"ada", b"ada");
+    expect(&("ada".to_owned(), 7), &("ada".to_owned(), 7));
 }
 
 /// Each write of bytes to a typed tree is refused, and changes nothing.
