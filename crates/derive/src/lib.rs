@@ -9,7 +9,7 @@
 //! | `name = "order"` | the name by which trees remember the type; its name in Rust if none is given |
 //! | `version = 2` | the version of its bytes; 1 if none is given |
 //! | `reads(1)`, of a key | older versions whose bytes are bytes of this version: for example an enum that has more variants now |
-//! | `reads(OrderV1)`, of a value | types of older versions; the type implements `From` for each |
+//! | `reads(OrderV1)`, of a value | types of older versions, which derive `EncodedValue` as well; the type implements `From` for each |
 //! | `serde`, of a value | the bytes are those of serde and postcard, so that fields may have any type that serde knows; feature `serde` of `everleaf` |
 //!
 //! # Bytes of a key

@@ -25,6 +25,20 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     }
     Ok(quote! {
         #[automatically_derived]
+        impl ::everleaf::for_derives::Versioned for #type_name {
+            const VERSIONS: ::everleaf::for_derives::Versions =
+                ::everleaf::for_derives::Versions::new(
+                    #name,
+                    #version,
+                    &[#(<#older as ::everleaf::for_derives::Versioned>::VERSIONS),*],
+                );
+        }
+
+        // Computed in every build, so that versions that are mixed up are an error there.
+        const _: ::everleaf::for_derives::Versions =
+            <#type_name as ::everleaf::for_derives::Versioned>::VERSIONS;
+
+        #[automatically_derived]
         impl ::everleaf::EncodedValue for #type_name {
             fn value_encoding() -> ::everleaf::Encoding {
                 ::everleaf::Encoding::new(#name, #version)

@@ -223,7 +223,39 @@ pub trait Key {
 ///
 /// The name (if none is given, that of the type) and the version are what a tree remembers. Each value
 /// begins with its version, so values of several versions lie in one tree. Change the version when the
-/// fields change, and keep the older type as long as its values may be there.
+/// fields change, and keep the older type as long as its values may be there. `reads` lists types that
+/// derive this trait, each with another version. A type whose values begin with no version is refused,
+/// because they could be misread:
+///
+/// ```compile_fail,E0277
+/// #[derive(everleaf::EncodedValue)]
+/// #[everleaf(version = 2, reads(String))]
+/// struct Price { cents: u32 }
+///
+/// impl From<String> for Price {
+///     fn from(old: String) -> Self {
+///         Self { cents: old.parse().unwrap_or(0) }
+///     }
+/// }
+/// ```
+///
+/// So is one that has the same version:
+///
+/// ```compile_fail,E0080
+/// #[derive(everleaf::EncodedValue)]
+/// #[everleaf(name = "price")]
+/// struct OldPrice { euros: u32 }
+///
+/// #[derive(everleaf::EncodedValue)]
+/// #[everleaf(name = "price", reads(OldPrice))] // `version = 2` is missing
+/// struct Price { cents: u32 }
+///
+/// impl From<OldPrice> for Price {
+///     fn from(old: OldPrice) -> Self {
+///         Self { cents: 100 * old.euros }
+///     }
+/// }
+/// ```
 ///
 /// With the feature `serde`, `#[everleaf(serde)]` stores a type as serde and postcard encode it, so
 /// that its fields may have any type that serde knows: vectors, maps, nested types.

@@ -35,6 +35,108 @@ pub fn take_number(rest: &mut &[u8]) -> Option<u32> {
     }
 }
 
+/// A type that derives `EncodedValue`: its values begin with its version, and each type that it reads
+/// is one as well. So the first bytes of a value tell which of the types it is of.
+#[diagnostic::on_unimplemented(
+    message = "`reads` cannot list `{Self}`, whose values do not begin with a version",
+    label = "values of this type could be misread",
+    note = "`reads` lists types that derive `everleaf::EncodedValue`; for values of any other type, implement `EncodedValue` by hand, or copy them into another tree"
+)]
+pub trait Versioned: EncodedValue {
+    /// The type, and those that it reads.
+    const VERSIONS: Versions;
+}
+
+/// The name and version of a type, and those of the types that it reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Versions {
+    name: &'static str,
+    version: u32,
+    older: &'static [Versions],
+}
+
+impl Versions {
+    /// For a type that reads the types `older`. Evaluated by the compiler.
+    ///
+    /// # Panics
+    /// If values of two of the types begin with one version: a value of the one would be read as one
+    /// of the other.
+    pub const fn new(name: &'static str, version: u32, older: &'static [Self]) -> Self {
+        let mut index = 0;
+        while index < older.len() {
+            assert!(
+                !older[index].has_version(version),
+                "a type that `reads` lists has the version of this type, or reads one that has it: give this type another version"
+            );
+            let mut other = index + 1;
+            while other < older.len() {
+                assert!(
+                    !older[index].clashes_with_any_of(&older[other]),
+                    "two types that `reads` lists, or that these read, have one version: their values cannot be told apart"
+                );
+                other += 1;
+            }
+            index += 1;
+        }
+        Self {
+            name,
+            version,
+            older,
+        }
+    }
+
+    /// Whether the type or one that it reads has this version.
+    const fn has_version(&self, version: u32) -> bool {
+        let mut is_found = self.version == version;
+        let mut index = 0;
+        while index < self.older.len() {
+            is_found |= self.older[index].has_version(version);
+            index += 1;
+        }
+        is_found
+    }
+
+    /// Whether one of these types and one of `others` have one version and are not the same type.
+    const fn clashes_with_any_of(&self, others: &Self) -> bool {
+        let mut is_found = self.clashes_with(others);
+        let mut index = 0;
+        while index < others.older.len() {
+            is_found |= self.clashes_with_any_of(&others.older[index]);
+            index += 1;
+        }
+        is_found
+    }
+
+    /// Whether one of these types and `other`, without those that it reads, have one version and are
+    /// not the same type.
+    const fn clashes_with(&self, other: &Self) -> bool {
+        let mut is_found = self.version == other.version && !is_same(self.name, other.name);
+        let mut index = 0;
+        while index < self.older.len() {
+            is_found |= self.older[index].clashes_with(other);
+            index += 1;
+        }
+        is_found
+    }
+}
+
+/// Whether two names are equal. The comparison of the standard library cannot run in the compiler.
+const fn is_same(one: &str, other: &str) -> bool {
+    let one = one.as_bytes();
+    let other = other.as_bytes();
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < one.len() {
+        if one[index] != other[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
 /// Appends a value, behind which others follow.
 pub fn put_part<V: EncodedValue>(bytes: &mut Vec<u8>, value: &V) -> Result<(), NotEncodable> {
     let mut part = Vec::new();
@@ -113,3 +215,6 @@ mod by_serde {
 }
 
 pub use by_serde::{put_serde, take_serde};
+
+#[cfg(test)]
+mod tests;

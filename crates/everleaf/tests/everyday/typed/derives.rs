@@ -220,6 +220,33 @@ fn derived_values_of_all_versions_lie_in_one_tree() -> Result<()> {
     Ok(())
 }
 
+/// Types of which one is read directly and by another one are told apart by their versions.
+#[test]
+fn a_type_may_be_read_directly_and_by_another_one() {
+    #[derive(EncodedValue, PartialEq, Debug)]
+    #[everleaf(name = "order", version = 3, reads(OrderV1, OrderV2))]
+    struct OrderV3(u32);
+
+    impl From<OrderV1> for OrderV3 {
+        fn from(old: OrderV1) -> Self {
+            Self(old.item.count)
+        }
+    }
+
+    impl From<OrderV2> for OrderV3 {
+        fn from(OrderV2(item, _): OrderV2) -> Self {
+            Self(item.count + 1)
+        }
+    }
+
+    let mut bytes = Vec::new();
+    OrderV1 { item: item(7) }.encode_value(&mut bytes).unwrap();
+    assert_eq!(OrderV3::decode_value(&bytes), Some(OrderV3(7)));
+    let mut bytes = Vec::new();
+    OrderV2(item(7), true).encode_value(&mut bytes).unwrap();
+    assert_eq!(OrderV3::decode_value(&bytes), Some(OrderV3(8)));
+}
+
 #[test]
 fn a_value_that_is_cut_off_is_none() {
     let order = Order::Open {
