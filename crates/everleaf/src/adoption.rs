@@ -82,7 +82,10 @@ impl Store {
         } else if root.encodings.as_ref() == encodings {
             Ok(())
         } else {
-            check_entries(&tree, check).and_then(|()| backend.set_encodings(&root, encodings))
+            // If a crash took an epoch back, the tree would have entries that were not checked.
+            let synced = tree.index().sync();
+            let checked = synced.and_then(|()| check_entries(&tree, check));
+            checked.and_then(|()| backend.set_encodings(&root, encodings))
         };
         if given.is_ok() {
             tree.encodings = encodings.cloned();

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engines::batch::StripedTree;
-use engines::engine::Settings;
-use engines::index::{Index, LeftOut, Violation};
+use engines::engine::{CodecKind, Settings};
+use engines::index::{Bounds, Direction, Index, LeftOut, Violation};
 use engines::versions::VersionsStat;
 use engines::{Error, ErrorKind, Result};
 use medium::FileLock;
@@ -426,15 +426,24 @@ impl Store {
     }
 
     /// Refuses a caller that wants other entries than the tree has. If the caller knows newer
-    /// versions of the tree's types, the tree remembers them from now on. The calling thread has
-    /// locked the open trees.
+    /// versions of the tree's types, or the tree is empty and nobody else uses it, the tree remembers
+    /// the caller's types from now on. The calling thread has locked the open trees.
     fn admit(&self, name: &str, tree: &mut OpenTree, entries: &WantedEntries<'_>) -> Result<()> {
         let WantedEntries::Typed(types) = entries else {
             return Ok(());
         };
-        let fit = types.fit(name, tree.kind.codec, tree.encodings.as_ref())?;
-        if fit == TypeFit::Same || self.inner.source.is_some() {
-            return Ok(());
+        match types.fit(name, tree.kind.codec, tree.encodings.as_ref()) {
+            Ok(TypeFit::Same) => return Ok(()),
+            Ok(TypeFit::Older) if self.inner.source.is_some() => return Ok(()),
+            Ok(TypeFit::Older) => {}
+            Err(mismatch) => {
+                if !self.is_free_for_types(tree)? {
+                    return Err(mismatch);
+                }
+                // If the removal of the last entries is not durable yet, a crash would bring back
+                // entries of the old types.
+                tree.index().sync()?;
+            }
         }
         self.inner.expect_trees_may_change()?;
         let backend = self.inner.backend()?;
@@ -446,6 +455,21 @@ impl Store {
         tree.encodings = Some(newer);
         // With deferred durability the change is not durable yet.
         backend.sync()
+    }
+
+    /// Whether a tree may get any types, because it has no entry that could be misread: neither now,
+    /// nor in a view, and no handle of other types could add one. The types of numbers have the size
+    /// of a word, so a tree of words keeps those that it has.
+    fn is_free_for_types(&self, tree: &OpenTree) -> Result<bool> {
+        let is_written = self.inner.source.is_none();
+        if !is_written || tree.kind.codec != CodecKind::Record || !tree.is_unshared() {
+            return Ok(false);
+        }
+        if self.inner.opening.versions.without_views().is_err() {
+            return Ok(false);
+        }
+        let mut entries = tree.index().cursor(Bounds::all(), Direction::Forward)?;
+        Ok(!entries.advance()?)
     }
 
     fn handle(&self, name: &str, tree: &OpenTree, entries: &WantedEntries<'_>) -> Tree {

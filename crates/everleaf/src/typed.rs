@@ -91,6 +91,11 @@ impl Store {
     /// the tree remembers the newer version from now on, unless the store is only read: programs
     /// that know only the older version are refused then.
     ///
+    /// A tree that has no entry has nothing that could be misread, so it takes the types of the first
+    /// open that names others, unless a handle of it or a snapshot is in use. A program that ends before it
+    /// has written anything, for example because it could not read its own input, leaves no tree that
+    /// refuses the right types.
+    ///
     /// ```
     /// # use everleaf::{ErrorKind, Store};
     /// # let store = Store::in_memory()?;
@@ -106,7 +111,7 @@ impl Store {
     /// of byte strings, and other ones to a typed tree.
     ///
     /// # Errors
-    /// [`ErrorKind::TypeMismatch`]: the tree has other types, or it is one of byte strings;
+    /// [`ErrorKind::TypeMismatch`]: the tree has entries, and other types or none;
     /// [`ErrorKind::BadEncoding`]: the names of the types have more than 272 bytes together;
     /// and the errors of [`Store::tree`], which also has the cost.
     pub fn typed<K: Key, V: EncodedValue>(&self, name: &str) -> Result<TypedTree<K, V>> {

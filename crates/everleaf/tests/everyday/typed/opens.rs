@@ -248,6 +248,66 @@ fn a_tree_gets_other_types_by_adoption_only() -> Result<()> {
     Ok(())
 }
 
+/// Once a program that had named wrong types, and then failed, left a tree that refused the right ones.
+#[test]
+fn an_empty_tree_takes_the_types_of_the_next_open() -> Result<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pool");
+    for engine in Engine::ALL {
+        let store = Store::open(&path)?;
+        let name = engine.name();
+        let kind = TreeOptions {
+            engine: *engine,
+            ..TreeOptions::RECORDS
+        };
+        let wrong = store.typed_with::<String, u64>(name, kind)?;
+        // A handle of the wrong types may still write.
+        expect_mismatch(
+            store.typed::<u64, String>(name),
+            "text -> u64",
+            "u64 -> text",
+        );
+        wrong.put("ada", &7)?;
+        wrong.remove("ada")?;
+        let view = store.snapshot()?;
+        drop(wrong);
+        // A view may have entries of the wrong types.
+        expect_mismatch(
+            store.typed::<u64, String>(name),
+            "text -> u64",
+            "u64 -> text",
+        );
+        drop(view);
+        let right = store.typed::<u64, String>(name)?;
+        right.put(&7, "ada")?;
+        drop(right);
+        expect_mismatch(
+            store.typed::<String, u64>(name),
+            "u64 -> text",
+            "text -> u64",
+        );
+        store.close()?;
+        let store = Store::open(&path)?;
+        assert_eq!(store.typed::<u64, String>(name)?.len()?, 1);
+        drop(store.tree_with(&format!("{name} bytes"), kind)?);
+        store.close()?;
+        // A store that is only read changes nothing.
+        let reader = Options::new().read_only(true).open(&path)?;
+        expect_mismatch(
+            reader.typed::<u64, u64>(&format!("{name} bytes")),
+            "byte strings",
+            "u64 -> u64",
+        );
+        drop(reader);
+        let store = Store::open(&path)?;
+        store
+            .typed::<u64, u64>(&format!("{name} bytes"))?
+            .put(&1, &2)?;
+        store.close()?;
+    }
+    Ok(())
+}
+
 /// A value of one number, which is 4 bytes long in version 1, and 8 in version 2.
 #[derive(Clone, PartialEq, Debug)]
 struct CountV1(u32);
