@@ -81,10 +81,11 @@ pub(crate) fn find_view(path: &Path, options: FileOptions) -> Result<Option<Foun
         Err(error) => return Err(error),
     };
     let place = FilePlace::find(path).map_err(refused)?;
-    // The view has this open file alone.
+    // The view has these two open files alone.
     let mapped = place.open(false).map_err(refused)?;
+    let again = place.open(false).map_err(refused)?;
     let file = place.open(false).map_err(refused)?;
-    let viewed = medium::File::view(mapped, &log_place(&place), pool_use, options)?;
+    let viewed = medium::File::view(mapped, again, &log_place(&place), pool_use, options)?;
     Ok(viewed.map(|viewed| FoundView {
         viewed,
         file,
@@ -177,7 +178,8 @@ fn copy_unwritten(locked: LockedPool) -> Result<Option<CopiedPool>> {
     let log = log_place(&place);
     let mark_offset = pool::MEDIUM_LINE;
     // A process that was killed has left a log, which is copied as that of a process that writes.
-    let copied = medium::File::copy_to_read(again()?, &log, &target, mark_offset);
+    let own = place.open(false).map_err(refused)?;
+    let copied = medium::File::copy_to_read(own, &log, &target, mark_offset);
     if copied.map_err(MediumError::from)?.is_some() {
         return CopiedPool::of(&target, place).map(Some);
     }

@@ -445,6 +445,32 @@ fn a_store_is_read_in_place_beside_a_writer_until_it_is_overtaken() {
     }
 }
 
+/// A process has opened the pool, and its log holds nothing yet.
+#[test]
+fn a_store_is_read_in_place_beside_a_writer_that_has_written_nothing() {
+    let folder = folder();
+    let pool = folder.path().join("a.pool");
+    let found = filled(&pool, MediumChoice::File, true);
+    let writer = options().open(&pool).unwrap();
+    let store = in_place(&pool);
+    assert_eq!(writes(&store), found);
+    let second = in_place(&pool);
+    writer.word_tree("first").unwrap().put(0, 1).unwrap();
+    let read = |store: &Store| store.word_tree("first")?.get(0);
+    let error = read(&store).unwrap_err();
+    assert!(is_overtaken(&error), "{error}");
+    // Also after the pool was closed, and needs no log again.
+    writer.close().unwrap();
+    let error = read(&second).unwrap_err();
+    assert!(is_overtaken(&error), "{error}");
+
+    let writer = options().open(&pool).unwrap();
+    let store = in_place(&pool);
+    assert_eq!(read(&store).unwrap(), Some(1));
+    writer.close().unwrap();
+    assert_eq!(read(&store.refresh().unwrap()).unwrap(), Some(1));
+}
+
 /// The seconds that each part of the long test takes, if not 10.
 const SECONDS: &str = "EVERLEAF_TEST_BESIDE_SECONDS";
 

@@ -11,6 +11,7 @@ use crate::flush::{FlushKind, flush_range, store_fence};
 use crate::folder::{DisplacedFile, FilePlace};
 use crate::line_store::{store_single, stream};
 use crate::mapping::{Mapping, grants_sync};
+use crate::presence::Presence;
 use crate::process::CoveredDescriptor;
 use crate::{Extent, Grown, LineForm, LineStore, LineValue, Lsn, Medium, MediumError, Survives};
 
@@ -141,6 +142,15 @@ impl Dax {
     /// were stored to take memory.
     pub(crate) fn plain_copy(file: &File) -> Result<Self, MediumError> {
         Ok(Self::of_plain(Mapping::copy_of(file)?, survives(file)))
+    }
+
+    /// Does the same as [`Dax::plain_copy`], and keeps the lock of a reader as long as the memory.
+    pub(crate) fn plain_view(file: &File, presence: Option<Presence>) -> Result<Self, MediumError> {
+        let mut mapping = Mapping::copy_of(file)?;
+        if let Some(presence) = presence {
+            mapping.keep(presence);
+        }
+        Ok(Self::of_plain(mapping, survives(file)))
     }
 
     fn of_plain(mapping: Mapping, survives: Survives) -> Self {

@@ -16,7 +16,7 @@ use crate::error::{Grown, LimitedBy, MapError, MediumError, address_space_limit,
 use crate::holes::Holes;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
 use crate::io::{Disk, Io, is_full};
-use crate::presence::unless_mapped;
+use crate::presence::{Presence, unless_mapped};
 
 /// Plain memory has this length of mapped pages from the beginning, or its limit if that is less.
 const MEMORY_BYTES_AT_FIRST: u64 = 1 << 16;
@@ -129,6 +129,8 @@ pub(crate) struct Mapping {
     /// How many bytes, from the first one on, may be other than zero; `None` if all may be.
     written_bytes: Option<u64>,
     growing: Mutex<()>,
+    /// Tells writers that the file is mapped. It is dropped after the range.
+    presence: Option<Presence>,
 }
 
 // SAFETY: the addresses are plain numbers here; the memory behind them is accessed through `Extent`
@@ -277,7 +279,13 @@ impl Mapping {
             length_max: AtomicU64::new(0),
             written_bytes: None,
             growing: Mutex::new(()),
+            presence: None,
         }
+    }
+
+    /// Keeps the lock of a reader as long as the mapping.
+    pub(crate) fn keep(&mut self, presence: Presence) {
+        self.presence = Some(presence);
     }
 
     /// Says that only the first `bytes` bytes may be other than zero.

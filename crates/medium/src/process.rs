@@ -24,8 +24,9 @@
 //! # What stays mapped
 //!
 //! A mapping keeps the open file description alive that it was made from, and with it the lock on
-//! it. Therefore the lock of a pool is on a description of its own ([`FileLock`]), from which
-//! nothing is mapped, and the child keeps its copy of the mappings. They are not withheld from the
+//! it. Therefore the lock of a pool, and the lock of a reader, are on descriptions of their own
+//! ([`FileLock`], [`crate::presence`]), from which nothing is mapped, and the child keeps its copy of
+//! the mappings. They are not withheld from the
 //! child (`MADV_DONTFORK`): the child could then get other memory at the same addresses, and a
 //! reference that was alive at the fork would lead into it.
 //!

@@ -34,7 +34,7 @@ macro_rules! scenes {
 const FILES: &[MediumChoice] = &[MediumChoice::File, MediumChoice::Dax];
 const ALL: &[MediumChoice] = &[MediumChoice::File, MediumChoice::Dax, MediumChoice::Ram];
 
-pub const SCENES: [Scene; 13] = scenes![
+pub const SCENES: [Scene; 14] = scenes![
     a_child_is_refused on ALL,
     a_child_drops_beside_writers on ALL,
     a_child_only_ends on ALL,
@@ -42,6 +42,7 @@ pub const SCENES: [Scene; 13] = scenes![
     an_idle_child_keeps_no_pool_locked on FILES,
     a_child_of_a_killed_parent_keeps_no_pool_locked on FILES,
     a_child_of_a_reader on FILES,
+    an_idle_child_of_a_reader_keeps_no_file_long on FILES,
     a_child_of_a_store_that_recovers on FILES,
     a_child_has_stores_of_its_own on ALL,
     a_child_opens_the_pool_after_its_parent on FILES,
@@ -235,6 +236,38 @@ fn a_child_of_a_killed_parent_keeps_no_pool_locked(site: &Site) {
     expect_sound(&store, 101);
     store.close().unwrap();
     over.send();
+}
+
+/// The child has the mapping of a reader, and not the lock that keeps a writer from cutting the file.
+fn an_idle_child_of_a_reader_keeps_no_file_long(site: &Site) {
+    let store = site.open(NAME);
+    let tree = store.tree("large").unwrap();
+    for key in 0..8_u8 {
+        tree.put([key], vec![key; 1 << 20]).unwrap();
+    }
+    drop(tree);
+    store.close().unwrap();
+    let length = || fs::metadata(site.path(NAME)).unwrap().len();
+    let full = length();
+    let reader = site
+        .options()
+        .read_only(true)
+        .open(site.path(NAME))
+        .unwrap();
+    assert_eq!(reader.open_tree("large").unwrap().len().unwrap(), 8);
+    let compact = || {
+        let store = site.open(NAME);
+        store.open_tree("large").unwrap().clear().unwrap();
+        store.compact().unwrap();
+        store.close().unwrap();
+    };
+    let child = idle_child();
+    compact();
+    assert_eq!(length(), full, "a reader maps the file");
+    drop(reader);
+    compact();
+    assert!(length() < full, "the child keeps the reader's lock");
+    child.kill();
 }
 
 fn a_child_of_a_reader(site: &Site) {

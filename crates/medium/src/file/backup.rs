@@ -35,7 +35,7 @@ use super::replay::{LogRemnant, look_behind, lost};
 use super::{File, Sizes};
 use crate::folder::FilePlace;
 use crate::io::{Disk, Io, sync_whole, write_all};
-use crate::presence::say_mapped;
+use crate::presence::Presence;
 use crate::{LINE_BYTES, MediumError};
 
 /// Lines of this many bytes of log are written over the copy together.
@@ -185,8 +185,8 @@ impl File {
     ) -> Result<Option<u64>, LogError> {
         // The process that writes lets its log grow for readers of the pool. If it does not hear of
         // this one, its log may be too small.
-        let _ = say_mapped(&pool);
         let pool = Disk(pool);
+        let _presence = Presence::of_unmapped(&pool.0);
         let sizes = Sizes::default();
         let mark = read_mark(&pool, mark_offset)?;
         let Some(log) = open_log(log_place, LogAccess::Read)? else {

@@ -26,6 +26,10 @@
 //! P, the announcement was written before that line, and the reader finds it. Nothing that was
 //! loaded is believed before this check, neither a value nor an error.
 //!
+//! - If the announcement is of a newer incarnation of the log than the prefix, a process has opened the
+//!   pool again meanwhile, and the log may have gone on before P: if a sync had failed, the frames up
+//!   to P were not on the disk. Such an announcement overtakes the view, whatever its position.
+//!
 //! Space of the log is used again only before L. So if a frame of the prefix was overwritten before
 //! the reader had read it, P is less than L, and the view is not current.
 //!
@@ -39,6 +43,16 @@
 //!
 //! A pool that was closed has no log, so its views need another sign: a process that opens a pool for
 //! writing first writes its number to the file, which gives the file another time ([`FileMoment`]).
+//!
+//! # Before the first write
+//!
+//! A process that has opened the pool and has written nothing yet has a log that holds nothing, and that
+//! the pool does not name. The state is that of the pool's file. Two signs end such a view:
+//!
+//! - The file has another time: before the first group goes to the log, the pool names the log.
+//! - The log has no name any more. A close without a write removes it. And so does a process that opens
+//!   the pool on mapped memory, before it stores anything: its stores do not change the time. (It finds
+//!   such a log after a process that was killed.)
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -54,7 +68,7 @@ use super::open::replay_into;
 use super::{File, FileOptions};
 use crate::folder::FilePlace;
 use crate::io::{Disk, Io, read_all};
-use crate::presence::say_mapped;
+use crate::presence::Presence;
 use crate::{Dax, LINE_BYTES, Medium, MediumError};
 
 /// How often an announcement is read again that fails its check, because it is just being written.
@@ -73,7 +87,7 @@ pub struct FileMoment {
 }
 
 impl FileMoment {
-    /// The present moment of a file that no process writes now. Waits, if need be, until each later
+    /// The present moment of a file that is not being written now. Waits, if need be, until each later
     /// write gives the file another time.
     ///
     /// # Errors
@@ -113,10 +127,20 @@ impl FileMoment {
 /// The sign by which a view notices that it was overtaken.
 #[derive(Debug)]
 enum Basis {
-    /// The announcements of this log must not be beyond `end`.
-    Log { log: Arc<dyn Io>, end: u64 },
+    /// The announcements of this log must not be beyond `end`, and of no newer incarnation.
+    Log {
+        log: Arc<dyn Io>,
+        end: u64,
+        incarnation: u32,
+    },
     /// The pool was closed: its file must not change.
     Closed(FileMoment),
+    /// A process has the pool open and has written nothing yet: the file must not change, and the log
+    /// must have a name.
+    NotYetWritten {
+        log: Arc<dyn Io>,
+        moment: FileMoment,
+    },
 }
 
 /// The files on which a view rests, and the sign that it was overtaken. The page of this module has
@@ -148,30 +172,34 @@ pub enum PoolUse {
 }
 
 impl File {
-    /// Opens a view of the pool in `pool`, a descriptor that no other user shares. `None` if there is
-    /// none: the view was overtaken while it was opened, or the pool is written on another medium,
-    /// or the file system cannot tell its writer that the file is mapped.
+    /// Opens a view of the pool in `pool`. `again` is the same file, opened once more; the caller
+    /// shares it with no other user, and maps nothing from it. `None` if there is no view: it was
+    /// overtaken while it was opened, or the pool is written on another medium, or the file system
+    /// cannot tell its writer that the file is mapped.
     ///
     /// # Errors
     /// [`MediumError::Log`] if log and pool do not fit together, or one of them is damaged.
     pub fn view(
         pool: fs::File,
+        again: fs::File,
         log_place: &FilePlace,
         pool_use: PoolUse,
         options: FileOptions,
     ) -> Result<Option<ViewedPool>, MediumError> {
-        if say_mapped(&pool).is_err() {
+        let Ok(presence) = Presence::beside(again, &pool) else {
             return Ok(None);
-        }
+        };
         let found = open_log(log_place, LogAccess::Read)?;
         let log = found.map(|log| Arc::new(Disk(log)) as Arc<dyn Io>);
-        Self::view_on(Arc::new(Disk(pool)), log, pool_use, options)
+        Self::view_on(Arc::new(Disk(pool)), log, Some(presence), pool_use, options)
     }
 
-    /// Does the same as [`File::view`], with files that are open already.
+    /// Does the same as [`File::view`], with files that are open already. `presence` is the lock of the
+    /// reader, if it has one.
     pub(super) fn view_on(
         pool: Arc<dyn Io>,
         log: Option<Arc<dyn Io>>,
+        presence: Option<Presence>,
         pool_use: PoolUse,
         options: FileOptions,
     ) -> Result<Option<ViewedPool>, MediumError> {
@@ -185,7 +213,12 @@ impl File {
         };
         let in_place = match (log_mark, log, pool_use) {
             (LogMark(Some(_)), Some(log), _) => {
-                return view_of_log(pool, log, log_mark, mark, &options);
+                let marked = MarkedPool {
+                    pool,
+                    log_mark,
+                    mark,
+                };
+                return view_of_log(marked, log, presence, &options);
             }
             (LogMark(None), _, PoolUse::Unwritten(moment)) => InPlace {
                 pool,
@@ -193,32 +226,77 @@ impl File {
                 mark,
                 basis: Basis::Closed(moment),
             },
+            (LogMark(None), Some(log), PoolUse::Written) => {
+                let Some(moment) = moment_before_first_write(&*pool, &*log, mark_offset)? else {
+                    return Ok(None);
+                };
+                InPlace {
+                    pool,
+                    mark_offset,
+                    mark,
+                    basis: Basis::NotYetWritten { log, moment },
+                }
+            }
             // The pool is just being closed, or it is open on another medium.
             _ => return Ok(None),
         };
-        let image = Dax::plain_copy(in_place.pool.file())?;
+        let image = Dax::plain_view(in_place.pool.file(), presence)?;
         in_place.if_current(image)
     }
 }
 
+/// The present moment of a pool whose file a process has open for writing, and has not written since it
+/// made its log; `None` if there is no such moment. In a later moment the file has another time, or the
+/// log has no name.
+fn moment_before_first_write(
+    pool: &dyn Io,
+    log: &dyn Io,
+    mark_offset: u64,
+) -> Result<Option<FileMoment>, LogError> {
+    let Ok(moment) = FileMoment::begin(pool.file()) else {
+        return Ok(None);
+    };
+    // A log that holds anything is named by its pool.
+    let is_new = matches!(find(log, LogMark(None)), Ok(LogFile::Unneeded));
+    let mark = LogMark::decode(&read_line(pool, mark_offset)?);
+    if is_new && mark == Some(LogMark(None)) {
+        Ok(Some(moment))
+    } else {
+        Ok(None)
+    }
+}
+
+/// A pool that names its log.
+struct MarkedPool {
+    pool: Arc<dyn Io>,
+    log_mark: LogMark,
+    /// The line with the name of the log.
+    mark: [u8; LINE_BYTES],
+}
+
 /// Opens a view of a pool that names its log.
 fn view_of_log(
-    pool: Arc<dyn Io>,
+    marked: MarkedPool,
     log: Arc<dyn Io>,
-    log_mark: LogMark,
-    mark: [u8; LINE_BYTES],
+    presence: Option<Presence>,
     options: &FileOptions,
 ) -> Result<Option<ViewedPool>, MediumError> {
+    let MarkedPool {
+        pool,
+        log_mark,
+        mark,
+    } = marked;
     let LogFile::Log(newest) = find(&*log, log_mark)? else {
         return Ok(None);
     };
-    let image = Dax::plain_copy(pool.file())?;
+    let image = Dax::plain_view(pool.file(), presence)?;
     let length = image.extent().length();
     let expected = newest.header.pool_bytes;
     if length < expected {
         return Err(LogError::PoolTruncated { length, expected }.into());
     }
     let header = newest.header.clone();
+    let incarnation = header.ranges.last().map_or(0, |range| range.incarnation);
     let read = Log::new(Arc::clone(&log), header, LogSizes::default(), options.sizes);
     let replayed = replay_into(&read, &newest, image.mapping(), Some(&|_, _| {}))?;
     let in_place = InPlace {
@@ -228,6 +306,7 @@ fn view_of_log(
         basis: Basis::Log {
             log,
             end: replayed.end,
+            incarnation,
         },
     };
     in_place.if_current(image)
@@ -239,14 +318,13 @@ fn read_line(pool: &dyn Io, offset: u64) -> Result<[u8; LINE_BYTES], LogError> {
     Ok(line)
 }
 
-/// The position up to which checkpoints have written to the pool, or are about to. `None` if the
-/// announcement cannot be read.
-fn announced(log: &dyn Io) -> Result<Option<u64>, LogError> {
+/// The newest announcement of a checkpoint; `None` if it cannot be read.
+fn announced(log: &dyn Io) -> Result<Option<CheckpointNotice>, LogError> {
     for _ in 0..ATTEMPTS_MAX {
         let mut bytes = [0; ANNOUNCEMENT_BYTES];
         read_all(log, &mut bytes, ANNOUNCEMENT).map_err(refused("read the log"))?;
-        if let Some(CheckpointNotice(position)) = CheckpointNotice::decode(&bytes) {
-            return Ok(Some(position));
+        if let Some(notice) = CheckpointNotice::decode(&bytes) {
+            return Ok(Some(notice));
         }
         std::thread::yield_now();
     }
@@ -272,14 +350,23 @@ impl InPlace {
         // ORDER: the loads of the caller come before the reads of the files.
         fence(Ordering::Acquire);
         let is_current = match &self.basis {
-            Basis::Log { log, end } => {
-                announced(&**log)?.is_some_and(|announced| announced <= *end)
-            }
-            Basis::Closed(moment) => {
-                let now = FileMoment::of(self.pool.file()).map_err(refused("examine the pool"))?;
-                now == *moment
+            Basis::Log {
+                log,
+                end,
+                incarnation,
+            } => announced(&**log)?.is_some_and(|notice| notice.is_within(*end, *incarnation)),
+            Basis::Closed(moment) => self.is_at(*moment)?,
+            Basis::NotYetWritten { log, moment } => {
+                let log = log.file().metadata().map_err(refused("examine the log"))?;
+                log.nlink() > 0 && self.is_at(*moment)?
             }
         };
         Ok(is_current && read_line(&*self.pool, self.mark_offset)? == self.mark)
+    }
+
+    /// Whether the pool's file was not written since a moment.
+    fn is_at(&self, moment: FileMoment) -> Result<bool, LogError> {
+        let now = FileMoment::of(self.pool.file()).map_err(refused("examine the pool"))?;
+        Ok(now == moment)
     }
 }

@@ -321,27 +321,57 @@ pub(super) fn first_word(line: &[u8; LINE_BYTES]) -> u64 {
 /// The position up to which checkpoints have written to the pool's file, or are about to. It is for
 /// readers in other processes ([`in_place`](super::in_place)); an open does not need it.
 ///
-/// Word 0 is the magic number, word 1 the position, word 2 its complement. Zeros stand for position 0.
+/// Word 0 is the magic number, word 1 the position; word 2 has the incarnation (bits 0 to 31) and the
+/// CRC32C of the bytes before the check (32 to 63). Zeros stand for position 0: nothing was announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct CheckpointNotice(pub(super) u64);
+pub(super) struct CheckpointNotice {
+    pub(super) position: u64,
+    /// The incarnation to which the frames before the position belong, or that of a later session.
+    pub(super) incarnation: u32,
+}
 
 impl CheckpointNotice {
+    const NOTHING: Self = Self {
+        position: 0,
+        incarnation: 0,
+    };
+
     pub(super) fn encode(self) -> [u8; ANNOUNCEMENT_BYTES] {
         let mut bytes = [0; ANNOUNCEMENT_BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.0.to_le_bytes());
-        bytes[16..24].copy_from_slice(&(!self.0).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.position.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.incarnation.to_le_bytes());
+        let check = crc32c::crc32c(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&check.to_le_bytes());
         bytes
     }
 
     /// `None` for bytes that are none; they may be half written.
     pub(super) fn decode(bytes: &[u8; ANNOUNCEMENT_BYTES]) -> Option<Self> {
         if bytes.iter().all(|byte| *byte == 0) {
-            return Some(Self(0));
+            return Some(Self::NOTHING);
         }
-        let position = word(bytes, 1);
-        let is_whole = word(bytes, 0) == MAGIC && word(bytes, 2) == !position;
-        is_whole.then_some(Self(position))
+        let notice = Self {
+            position: word(bytes, 1),
+            incarnation: word(bytes, 2) as u32,
+        };
+        (notice.encode() == *bytes).then_some(notice)
+    }
+
+    /// Whether all lines that checkpoints have written since are in a prefix of the log that ends at
+    /// `end`, and whose newest frames are of this incarnation.
+    ///
+    /// A session goes on where the log that it finds ends. If the frames at the end of the session
+    /// before were lost, because a sync had failed, this is before `end`, and frames of the new session
+    /// lie at positions of the prefix. So a newer incarnation is beyond the prefix, whatever its position.
+    pub(super) fn is_within(self, end: u64, incarnation: u32) -> bool {
+        if self == Self::NOTHING {
+            return true;
+        }
+        // Incarnations begin with a random number and count on, beyond the greatest one from the
+        // beginning.
+        let newer_by = self.incarnation.wrapping_sub(incarnation).cast_signed();
+        newer_by <= 0 && self.position <= end
     }
 }
 

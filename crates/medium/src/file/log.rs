@@ -204,11 +204,13 @@ impl Log {
         if Mutant::Unannounced.is_planted() {
             return Ok(());
         }
-        write_all(
-            &*self.io,
-            &CheckpointNotice(position).encode(),
-            ANNOUNCEMENT,
-        )
+        let header = self.header();
+        let newest = header.ranges.last();
+        let notice = CheckpointNotice {
+            position,
+            incarnation: newest.map_or(0, |range| range.incarnation),
+        };
+        write_all(&*self.io, &notice.encode(), ANNOUNCEMENT)
     }
 
     /// Writes both copies of a new log's header. If either is damaged later, the other one shows

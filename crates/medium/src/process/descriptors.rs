@@ -30,6 +30,10 @@ struct TablePart {
 
 static TABLE: TablePart = TablePart::new();
 
+/// The table of the descriptors by which readers say that they map a file. They are no sign that a
+/// pool is open for writing.
+static READERS: TablePart = TablePart::new();
+
 impl TablePart {
     const fn new() -> Self {
         Self {
@@ -58,8 +62,17 @@ pub(crate) struct CoveredDescriptor {
 impl CoveredDescriptor {
     /// Registers a descriptor.
     pub(crate) fn of(descriptor: RawFd) -> Self {
+        Self::within(&TABLE, descriptor)
+    }
+
+    /// Registers the descriptor by which a reader says that it maps a file.
+    pub(crate) fn of_reader(descriptor: RawFd) -> Self {
+        Self::within(&READERS, descriptor)
+    }
+
+    fn within(table: &'static TablePart, descriptor: RawFd) -> Self {
         super::handle_forks();
-        let mut part = &TABLE;
+        let mut part = table;
         loop {
             if let Some(place) = part.take(descriptor) {
                 return Self { place };
@@ -187,15 +200,17 @@ impl Drop for FileLock {
 /// Covers all registered descriptors, in the child of a fork.
 pub(super) fn cover_all() {
     let mut cover = None;
-    let mut part = Some(&TABLE);
-    while let Some(found) = part {
-        for place in &found.descriptors {
-            let descriptor = place.load(Ordering::Acquire);
-            if descriptor != NONE {
-                cover = Some(covered_by(cover, descriptor));
+    for table in [&TABLE, &READERS] {
+        let mut part = Some(table);
+        while let Some(found) = part {
+            for place in &found.descriptors {
+                let descriptor = place.load(Ordering::Acquire);
+                if descriptor != NONE {
+                    cover = Some(covered_by(cover, descriptor));
+                }
             }
+            part = found.next.get();
         }
-        part = found.next.get();
     }
     if let Some(Cover::Spare(null)) = cover {
         // SAFETY: opened by `covered_by`, and used nowhere else.

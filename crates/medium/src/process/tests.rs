@@ -13,6 +13,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::*;
 use crate::file::{Disk, Io};
+use crate::presence::{Presence, is_mapped};
 use crate::sync::{SharedLock, pin, wait_for_announced, while_words_are_locked};
 use crate::testing::forked::{ChildEnd, ChildEnding, fork};
 use crate::{Dax, DaxOptions, FileOptions, Medium, random_id};
@@ -334,4 +335,30 @@ fn a_file_medium_that_is_dropped_in_a_child_goes_on_in_the_parent() {
     medium.grow(1 << 20).unwrap();
     medium.finish().unwrap();
     assert_eq!(test.file.metadata().unwrap().len(), 1 << 20);
+}
+
+/// The child has the mapping, and with it the file from which it was made.
+#[test]
+fn a_child_has_no_lock_of_a_reader() {
+    let test = TestFile::new();
+    test.file.set_len(1 << 16).unwrap();
+    let again = File::open(&test.path).unwrap();
+    let mapped = File::open(&test.path).unwrap();
+    let presence = Presence::beside(again, &mapped).unwrap();
+    let view = Dax::plain_view(&mapped, Some(presence)).unwrap();
+    assert!(is_mapped(&test.file));
+    let (begun, child_begun) = std::io::pipe().unwrap();
+    let child = fork(ChildEnding::AtOnce, || {
+        (&child_begun).write_all(&[0]).unwrap();
+        loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
+    });
+    (&begun).read_exact(&mut [0]).unwrap();
+    assert!(is_mapped(&test.file), "the parent has its lock");
+    let lock = test.lock();
+    assert!(!lock.is_open_elsewhere_here(), "a reader is no writer");
+    drop(view);
+    assert!(!is_mapped(&test.file), "the child has the lock");
+    child.kill();
 }

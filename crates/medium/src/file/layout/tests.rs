@@ -62,6 +62,32 @@ fn a_mark_is_whole_or_damaged() {
 }
 
 #[test]
+fn an_announcement_is_whole_or_none() {
+    let nothing = CheckpointNotice::decode(&[0; ANNOUNCEMENT_BYTES]);
+    assert_eq!(nothing, Some(CheckpointNotice::NOTHING));
+    assert!(CheckpointNotice::NOTHING.is_within(0, 7));
+    let notice = CheckpointNotice {
+        position: 800,
+        incarnation: 7,
+    };
+    let bytes = notice.encode();
+    assert_eq!(CheckpointNotice::decode(&bytes), Some(notice));
+    for index in 0..ANNOUNCEMENT_BYTES {
+        let mut flipped = bytes;
+        flipped[index] ^= 1;
+        assert_eq!(CheckpointNotice::decode(&flipped), None, "byte {index}");
+    }
+    assert!(notice.is_within(800, 7) && !notice.is_within(799, 7));
+    // A session whose checkpoints are known, and one that has begun since.
+    assert!(notice.is_within(800, 8) && !notice.is_within(800, 6));
+    let wrapped = CheckpointNotice {
+        position: 800,
+        incarnation: 1,
+    };
+    assert!(!wrapped.is_within(800, u32::MAX) && notice.is_within(900, 7));
+}
+
+#[test]
 fn a_frame_is_for_one_position() {
     let frame = FrameHeader {
         check: 5,
