@@ -20,9 +20,26 @@ pub const RELEASE_BYTES: u64 = 1 << 16;
 /// The holes of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
-    /// The numbers of the units. They are kept as ranges, because a sparse file may have more units
-    /// than fit in memory.
-    units: Mutex<RangeSet<u64>>,
+    units: Mutex<Units>,
+}
+
+/// The numbers of units. They are kept as ranges, because a sparse file may have more units than fit in
+/// memory.
+#[derive(Debug, Default)]
+struct Units {
+    holes: RangeSet<u64>,
+    /// Units that are to be punched as soon as no reader maps the file.
+    put_off: RangeSet<u64>,
+}
+
+impl Units {
+    /// Units that are no holes, and are not to become some.
+    fn remove(&mut self, units: Range<u64>) {
+        if !units.is_empty() {
+            self.holes.remove(units.clone());
+            self.put_off.remove(units);
+        }
+    }
 }
 
 /// The units that lie in a range wholly.
@@ -55,8 +72,12 @@ impl Holes {
             found.insert(units);
             Ok(())
         })?;
+        let units = Units {
+            holes: found,
+            put_off: RangeSet::new(),
+        };
         Ok(Self {
-            units: Mutex::new(found),
+            units: Mutex::new(units),
         })
     }
 
@@ -79,7 +100,7 @@ impl Holes {
     }
 
     pub(crate) fn has(&self, offset: u64) -> bool {
-        self.units.lock().contains(&(offset / RELEASE_BYTES))
+        self.units.lock().holes.contains(&(offset / RELEASE_BYTES))
     }
 
     /// Removes the unit of this offset from the set: it is no hole, or must not be taken for one.
@@ -90,36 +111,63 @@ impl Holes {
 
     /// Removes the units of a range from the set: they are no holes, or must not be taken for some.
     pub(crate) fn forget_all(&self, start: u64, end: u64) {
-        let units = units_of(start, end);
-        if !units.is_empty() {
-            self.units.lock().remove(units);
-        }
+        self.units.lock().remove(units_of(start, end));
     }
 
     /// Forgets the holes beyond `length`.
     pub(crate) fn cut(&self, length: u64) {
-        self.units.lock().remove(length / RELEASE_BYTES..u64::MAX);
+        let mut units = self.units.lock();
+        units.remove(length / RELEASE_BYTES..u64::MAX);
     }
 
-    /// Punches whole units out of the file. Units that the file system cannot punch, or that a reader
-    /// in another process maps, keep their room.
+    /// Punches whole units out of the file. Units that the file system cannot punch keep their room. If
+    /// a reader in another process maps the file, they are put off.
     pub(crate) fn punch(&self, io: &dyn Io, start: u64, end: u64) {
         let mut units = self.units.lock();
-        let punched = units_of(start, end);
-        if punched.is_empty() {
+        let wanted = units_of(start, end);
+        if wanted.is_empty() {
             return;
         }
-        let is_punched = unless_mapped(io.file(), || io.punch(start, end));
-        if matches!(is_punched, Ok(true)) {
-            units.insert(punched);
+        let punched = unless_mapped(io.file(), || io.punch(start, end));
+        match punched {
+            Ok(true) => units.holes.insert(wanted),
+            Ok(false) => units.put_off.insert(wanted),
+            Err(_) => {}
         }
+    }
+
+    /// Punches the units that were put off, unless a reader still maps the file. Returns the bytes from
+    /// which to which each run of them lies.
+    pub(crate) fn punch_put_off(&self, io: &dyn Io) -> Vec<Range<u64>> {
+        let mut units = self.units.lock();
+        let due: Vec<Range<u64>> = units.put_off.iter().cloned().collect();
+        let mut done = Vec::new();
+        for run in due {
+            let start = run.start * RELEASE_BYTES;
+            let end = run.end * RELEASE_BYTES;
+            let punched = unless_mapped(io.file(), || io.punch(start, end));
+            if matches!(punched, Ok(false)) {
+                break;
+            }
+            units.put_off.remove(run.clone());
+            if punched.is_ok() {
+                units.holes.insert(run);
+                done.push(start..end);
+            }
+        }
+        done
     }
 
     /// Gives holes in a range room on the disk again.
     pub(crate) fn fill(&self, io: &dyn Io, start: u64, end: u64) -> Result<(), MediumError> {
         let mut units = self.units.lock();
         let within = units_of(start, end);
-        if within.is_empty() || !units.overlaps(&within) {
+        if within.is_empty() {
+            return Ok(());
+        }
+        // A thread takes them into use.
+        units.put_off.remove(within.clone());
+        if !units.holes.overlaps(&within) {
             return Ok(());
         }
         io.allocate(start, end).map_err(|error| {
@@ -136,7 +184,7 @@ impl Holes {
                 not_allocated(error, length, length, io.file())
             })
         })?;
-        units.remove(within);
+        units.holes.remove(within);
         Ok(())
     }
 }

@@ -15,11 +15,14 @@ use crate::addresses::{AddressRange, NotMapped, page_bytes};
 use crate::error::{Grown, LimitedBy, MapError, MediumError, address_space_limit, not_allocated};
 use crate::holes::Holes;
 use crate::huge_pages::{self, HUGE_PAGE_BYTES};
-use crate::io::{Disk, Io, is_full};
+use crate::io::{Disk, Io, is_full, sync_whole, write_all};
 use crate::presence::{Presence, unless_mapped};
 
 /// Plain memory has this length of mapped pages from the beginning, or its limit if that is less.
 const MEMORY_BYTES_AT_FIRST: u64 = 1 << 16;
+
+/// Zeros that are written to a file with one call, in bytes.
+const ZEROS_BYTES: u64 = 1 << 20;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
@@ -129,6 +132,9 @@ pub(crate) struct Mapping {
     /// How many bytes, from the first one on, may be other than zero; `None` if all may be.
     written_bytes: Option<u64>,
     growing: Mutex<()>,
+    /// Up to here the file may hold other bytes than zeros, even behind the end: it was cut since it was
+    /// opened, and a reader may have put that off.
+    stale_end: AtomicU64,
     /// Tells writers that the file is mapped. It is dropped after the range.
     presence: Option<Presence>,
 }
@@ -279,6 +285,7 @@ impl Mapping {
             length_max: AtomicU64::new(0),
             written_bytes: None,
             growing: Mutex::new(()),
+            stale_end: AtomicU64::new(0),
             presence: None,
         }
     }
@@ -335,6 +342,7 @@ impl Mapping {
         }
         // If the disk is full then, the pages stay mapped for the next growth, and are not accessed.
         self.extend(length)?;
+        self.clear_stale(length)?;
         match &self.backing {
             Backing::Memory | Backing::Copy => self.advise_huge_pages(length),
             Backing::Shared { disk, .. } => {
@@ -370,6 +378,53 @@ impl Mapping {
         // SAFETY: just mapped up to `length`.
         unsafe { self.extent.set_length(length) };
         Ok(())
+    }
+
+    /// Makes the file hold zeros between the end and `length`, durably, if the file was cut and a
+    /// reader put that off. Cuts it now if no reader maps it any more. If the cut was not put off, but is not
+    /// durable, a loss of power could take it back, and leave a growth that is durable.
+    fn clear_stale(&self, length: u64) -> Result<(), MediumError> {
+        let old = self.extent.length();
+        let stale_end = self.stale_end.load(Ordering::Relaxed);
+        if stale_end <= old {
+            return Ok(());
+        }
+        let io: &dyn Io = match &self.backing {
+            Backing::Shared { disk, .. } => disk,
+            Backing::Private { io, .. } => &**io,
+            Backing::Memory | Backing::Copy => return Ok(()),
+        };
+        let cleared = Self::cut_or_fill(io, old, stale_end.min(length));
+        let is_cut = cleared.map_err(|error| not_allocated(error, old, length, io.file()))?;
+        if is_cut || length >= stale_end {
+            self.stale_end.store(0, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Cuts a file off at `old`; or fills it with zeros up to `end`, if a reader maps it. Durable when
+    /// this returns. Returns whether it was cut.
+    fn cut_or_fill(io: &dyn Io, old: u64, end: u64) -> io::Result<bool> {
+        let file_end = io.length()?;
+        let is_cut = unless_mapped(io.file(), || {
+            if file_end > old {
+                io.truncate(old)
+            } else {
+                Ok(())
+            }
+        })?;
+        if !is_cut {
+            let end = end.min(file_end);
+            let zeros = vec![0; ZEROS_BYTES.min(end.saturating_sub(old)) as usize];
+            let mut offset = old;
+            while offset < end {
+                let part = ZEROS_BYTES.min(end - offset) as usize;
+                write_all(io, &zeros[..part], offset)?;
+                offset += part as u64;
+            }
+        }
+        sync_whole(io)?;
+        Ok(is_cut)
     }
 
     fn full(&self, wanted: u64, limit: u64, by: LimitedBy) -> MediumError {
@@ -441,6 +496,7 @@ impl Mapping {
     /// Punches units that are out of use.
     pub(crate) fn release(&self, start: u64, end: u64) {
         if let Backing::Shared { disk, .. } = &self.backing {
+            self.holes.punch_put_off(disk);
             self.holes.punch(disk, start, end);
         }
     }
@@ -474,6 +530,7 @@ impl Mapping {
             return Err(refused("give back", old - length)(errno).into());
         }
         self.holes.cut(length);
+        self.stale_end.fetch_max(old, Ordering::Relaxed);
         if let Backing::Shared { disk, .. } = &self.backing {
             cut_file(disk, length)?;
         }

@@ -5,6 +5,9 @@
 //! before that a crash would bring back a state in which it is in use. A thread that flushed lines
 //! of the unit before it was free may log them later. Then the unit takes room again, which does no
 //! harm.
+//!
+//! While a reader in another process maps the file, nothing is punched out of it. Such units are tried
+//! again at each later checkpoint, unless they are in use again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,6 +74,11 @@ impl Core {
             due.extend(is_due.then_some(*unit));
             !is_due
         });
+        let holes = &self.released.holes;
+        // Units that a reader kept from being punched earlier.
+        for bytes in holes.punch_put_off(&*self.pool) {
+            self.give_back_punched(bytes.start, bytes.end);
+        }
         let mut run = 0..0;
         for unit in due.into_iter().chain([u64::MAX]) {
             if unit == run.end {
@@ -78,7 +86,6 @@ impl Core {
                 continue;
             }
             if !run.is_empty() {
-                let holes = &self.released.holes;
                 let start = run.start * RELEASE_BYTES;
                 let end = run.end * RELEASE_BYTES;
                 holes.punch(&*self.pool, start, end);
@@ -95,8 +102,9 @@ impl File {
     /// 1. The pool is shorter in memory. From now on no frame has lines beyond its length.
     /// 2. All frames before are made durable and checkpointed. The header of the log then has the
     ///    new length, and no line that it leads to lies beyond.
-    /// 3. The file is cut. If a crash prevents this step, or a reader that maps the file, the file is longer than it need be, and
-    ///    nothing else.
+    /// 3. The file is cut. If a crash prevents this step, or a reader that maps the file, the file is
+    ///    longer than it need be, and holds what it held there. The next growth cuts it or fills it with
+    ///    zeros ([`Mapping::grow`](crate::mapping::Mapping::grow)).
     pub(super) fn cut_now(&self, length: u64) -> Result<(), MediumError> {
         let core = &*self.core;
         core.settle(core.end())?;

@@ -1,7 +1,10 @@
 //! Room that is given back, on a machine whose power fails.
 
+use std::os::fd::AsRawFd;
+
 use super::*;
 use crate::RELEASE_BYTES;
+use crate::presence::Presence;
 use crate::testing::mutant::plant;
 
 /// A unit, and the word that says whether it is in use.
@@ -127,4 +130,79 @@ fn a_pool_is_cut_while_a_thread_has_flushed_lines_of_its_tail() {
     drop(file);
     let file = open(&machine).unwrap();
     assert_eq!((load(&file, IN_USE), load(&file, 3 * UNIT)), (5, 11));
+}
+
+/// The lock of a reader in another process.
+fn reader_of(machine: &Arc<Machine>) -> Presence {
+    let file = machine.io(Which::Pool);
+    let path = format!("/proc/self/fd/{}", file.file().as_raw_fd());
+    Presence::of_unmapped(std::fs::File::open(path).unwrap()).unwrap()
+}
+
+/// Content that a cut should have taken away is neither in memory nor in the file.
+fn expect_zeros_after_a_growth(file: File, machine: &Arc<Machine>) {
+    file.grow(4 * UNIT).unwrap();
+    assert_eq!(load(&file, 3 * UNIT), 0);
+    let guard = MediumGuard::new(&file);
+    store(&guard, 2 * UNIT, 12);
+    let lsn = guard.fence();
+    guard.wait(lsn).unwrap();
+    drop(guard);
+    let from = machine.now();
+    file.checkpoint().unwrap();
+    after_each_crash(machine, from, |file| {
+        assert_eq!((load(file, 2 * UNIT), load(file, 3 * UNIT)), (12, 0));
+    });
+    file.finish().unwrap();
+    drop(file);
+    let file = open(machine).unwrap();
+    assert_eq!((load(&file, 2 * UNIT), load(&file, 3 * UNIT)), (12, 0));
+}
+
+#[test]
+fn a_growth_over_a_cut_that_was_put_off_reads_as_zeros() {
+    for ends_before in [false, true] {
+        let machine = Machine::new(&Image::default());
+        let file = with_a_unit(&machine);
+        let mut reader = Some(reader_of(&machine));
+        file.cut(2 * UNIT).unwrap();
+        assert_eq!(machine.shown().files[0].len() as u64, 4 * UNIT);
+        if ends_before {
+            reader = None;
+        }
+        expect_zeros_after_a_growth(file, &machine);
+        drop(reader);
+    }
+}
+
+#[test]
+fn a_growth_in_parts_over_a_cut_that_was_put_off_reads_as_zeros() {
+    let machine = Machine::new(&Image::default());
+    let file = with_a_unit(&machine);
+    let _reader = reader_of(&machine);
+    file.cut(UNIT).unwrap();
+    file.grow(2 * UNIT).unwrap();
+    assert_eq!(load(&file, UNIT), 0);
+    file.grow(3 * UNIT).unwrap();
+    expect_zeros_after_a_growth(file, &machine);
+}
+
+#[test]
+fn what_a_reader_kept_from_being_punched_is_punched_later() {
+    let machine = Machine::new(&Image::default());
+    let file = with_a_unit(&machine);
+    let reader = reader_of(&machine);
+    file.release(UNIT, 3 * UNIT);
+    file.checkpoint().unwrap();
+    assert!(!file.is_hole(UNIT));
+    assert_eq!(load(&file, UNIT), 7);
+    // This one is taken into use meanwhile.
+    file.reserve(3 * UNIT, UNIT).unwrap();
+    file.checkpoint().unwrap();
+    assert!(!file.is_hole(UNIT));
+    drop(reader);
+    file.checkpoint().unwrap();
+    assert!(file.is_hole(UNIT) && file.is_hole(2 * UNIT));
+    assert!(!file.is_hole(3 * UNIT));
+    assert_eq!(load(&file, 3 * UNIT), 8);
 }
