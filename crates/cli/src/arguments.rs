@@ -95,38 +95,59 @@ impl NewTreeArgs {
         self.codec.unwrap_or(TreeOptions::default().codec)
     }
 
-    /// The forms of the keys and values of the tree, which need not exist yet.
-    pub(crate) fn forms(&self, store: &Store, forms: &FormArgs) -> Result<EntryForms, Failure> {
+    /// Finds the tree, which need not exist yet.
+    pub(crate) fn find(&self, store: &Store, forms: &FormArgs) -> Result<TreeToWrite, Failure> {
         let name = self.tree.name(store)?;
-        let is_there = store.trees()?.into_iter().any(|tree| tree.name == name);
-        if is_there {
-            return Ok(forms.of_tree(&store.open_tree(&name)?));
-        }
-        Ok(forms.of_new_tree(self.new_codec()))
-    }
-
-    /// The tree, to be written to in these forms; made if it is missing. An existing one must have
-    /// the codec and the engine that were asked for, if any were. A new one remembers the types of
-    /// keys and values, if both are given.
-    pub(crate) fn open(&self, store: &Store, forms: &EntryForms) -> Result<Tree, Failure> {
-        let name = self.tree.name(store)?;
-        let found = store.trees()?.into_iter().find(|tree| tree.name == name);
-        let is_there = found.is_some();
-        if is_there && self.codec.is_none() && self.engine.is_none() {
-            return forms.to_write(store, store.open_tree(&name)?);
-        }
-        let default = found.and_then(|tree| tree.kind).unwrap_or_default();
-        let engine = self.engine.unwrap_or(default.engine);
-        let codec = self.codec.unwrap_or(default.codec);
+        let found = match store.open_tree(&name) {
+            Err(error) if error.is_absent() => None,
+            found => Some(found?),
+        };
+        let forms = match &found {
+            Some(tree) => forms.of_tree(tree),
+            None => forms.of_new_tree(self.new_codec()),
+        };
+        let default = found.as_ref().map(Tree::kind).unwrap_or_default();
         let options = TreeOptions {
-            engine,
-            codec,
+            engine: self.engine.unwrap_or(default.engine),
+            codec: self.codec.unwrap_or(default.codec),
             ..TreeOptions::default()
         };
-        if is_there {
-            return forms.to_write(store, store.tree_with(&name, options)?);
+        Ok(TreeToWrite {
+            name,
+            found,
+            forms,
+            options,
+        })
+    }
+}
+
+/// The tree that a command is to write to.
+pub(crate) struct TreeToWrite {
+    name: String,
+    /// `None` if it is yet to be made.
+    found: Option<Tree>,
+    /// The forms of its keys and values.
+    pub(crate) forms: EntryForms,
+    /// The engine and the codec that it must have.
+    options: TreeOptions,
+}
+
+impl TreeToWrite {
+    /// Opens the tree, and makes it if it is missing. An existing one must have the codec and the
+    /// engine that were asked for, if any were. A new one remembers the types of keys and values.
+    pub(crate) fn open(self, store: &Store) -> Result<Tree, Failure> {
+        let Self {
+            name,
+            found,
+            forms,
+            options,
+        } = self;
+        if let Some(found) = found {
+            // Fails if the tree has another engine or codec.
+            drop(store.tree_with(&name, options)?);
+            return forms.to_write(store, found);
         }
-        match forms.encodings() {
+        match forms.encodings_of_new()? {
             Some(encodings) => Ok(store.encoded_tree(&name, options, &encodings)?),
             None => Ok(store.tree_with(&name, options)?),
         }

@@ -140,6 +140,20 @@ impl FieldForm {
         }
     }
 
+    /// Whether a user or the tree has named a type for it.
+    fn is_typed(&self) -> bool {
+        matches!(self, Self::Typed(_))
+    }
+
+    /// The encoding that a tree remembers for it; `None` if it has no type.
+    fn encoding(&self) -> Option<String> {
+        match self {
+            Self::Typed(of_type) => Some(of_type.encoding()),
+            Self::Word => Some(WORD.to_owned()),
+            Self::Bytes | Self::Hex => None,
+        }
+    }
+
     /// Whether a text for it cannot end with a line feed, so that one behind it belongs to the file
     /// and not to it.
     fn ends_before_line_feed(&self, is_escaped: bool) -> bool {
@@ -167,6 +181,23 @@ impl FieldForm {
     }
 }
 
+/// The encoding of the keys and values of a tree of words that was made without types.
+const WORD: &str = "u64";
+
+/// Whether a tree has types. One of words has some even if it was made without any.
+fn has_types(tree: &Tree) -> bool {
+    tree.encodings().is_some() || tree.kind().codec == CodecKind::Word
+}
+
+/// The tree, opened again with these types.
+fn with_types(store: &Store, tree: Tree, wanted: &Encodings) -> Result<Tree, Failure> {
+    let name = tree.name().to_owned();
+    let kind = tree.kind();
+    // A tree without entries takes other types only if no handle of it lives.
+    drop(tree);
+    Ok(store.encoded_tree(&name, kind, wanted)?)
+}
+
 /// The error for bytes in a tree that are none of the type with which they are read.
 fn not_of_type(what: &'static str, bytes: &[u8], of_type: &FieldType) -> Failure {
     Failure::Refused(format!(
@@ -189,28 +220,44 @@ fn read_word(text: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 impl EntryForms {
-    /// The encodings of keys and values in these forms, if both have types.
+    /// The encodings of keys and values in these forms, if both have types, and one of them was named.
     pub(crate) fn encodings(&self) -> Option<Encodings> {
-        match (&self.key, &self.value) {
-            (FieldForm::Typed(key), FieldForm::Typed(value)) => Some(Encodings {
-                key: key.encoding(),
-                value: value.encoding(),
-            }),
-            _ => None,
+        if !self.key.is_typed() && !self.value.is_typed() {
+            return None;
         }
+        Some(Encodings {
+            key: self.key.encoding()?,
+            value: self.value.encoding()?,
+        })
     }
 
-    /// The tree, to be written to in these forms. A tree that knows its types takes no others.
+    /// The encodings that a new tree of these forms remembers; `None` if it is one of byte strings or
+    /// of words.
+    ///
+    /// # Errors
+    /// If only one of the two types is given. The tree could not remember it.
+    pub(crate) fn encodings_of_new(&self) -> Result<Option<Encodings>, Failure> {
+        let encodings = self.encodings();
+        if encodings.is_some() || !self.key.is_typed() && !self.value.is_typed() {
+            return Ok(encodings);
+        }
+        let missing = if self.key.is_typed() { "value" } else { "key" };
+        Err(Failure::Usage(format!(
+            "--{missing}-type is missing: a new tree remembers a type of its keys and one of its values, or none; \
+             give both (`bytes` is for any bytes, in hex digits), or neither"
+        )))
+    }
+
+    /// The tree, to be written to in these forms. A tree that knows its types takes no others, unless it
+    /// has no entry.
     pub(crate) fn to_write(&self, store: &Store, tree: Tree) -> Result<Tree, Failure> {
         let Some(wanted) = self.encodings() else {
             return Ok(tree);
         };
-        // A tree of words has types even if it was made without any.
-        let has_types = tree.encodings().is_some() || tree.kind().codec == CodecKind::Word;
-        if has_types {
-            return Ok(store.encoded_tree(tree.name(), tree.kind(), &wanted)?);
+        if !has_types(&tree) && !tree.is_empty()? {
+            return Ok(tree);
         }
-        Ok(tree)
+        with_types(store, tree, &wanted)
     }
 
     /// The tree, to remove keys in these forms from it. The type of its values does not matter.
@@ -218,14 +265,18 @@ impl EntryForms {
         let FieldForm::Typed(key) = &self.key else {
             return Ok(tree);
         };
-        let Some(known) = tree.encodings() else {
+        if !has_types(&tree) {
             return Ok(tree);
+        }
+        let value = match tree.encodings() {
+            Some(known) => known.value.clone(),
+            None => WORD.to_owned(),
         };
         let wanted = Encodings {
             key: key.encoding(),
-            value: known.value.clone(),
+            value,
         };
-        Ok(store.encoded_tree(tree.name(), tree.kind(), &wanted)?)
+        with_types(store, tree, &wanted)
     }
 
     /// The forms of dumps: words as numbers, records in escaped form.

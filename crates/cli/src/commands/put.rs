@@ -76,11 +76,12 @@ impl Args {
         if self.pool.is_new() {
             let forms = self.forms.of_new_tree(self.tree.new_codec());
             self.entry(&value, &forms)?;
+            forms.encodings_of_new()?;
         }
         self.pool.write(context, |store| {
-            let forms = self.tree.forms(store, &self.forms)?;
-            let (key, value) = self.entry(&value, &forms)?;
-            Ok(write(&self.tree.open(store, &forms)?, &key, &value)?)
+            let tree = self.tree.find(store, &self.forms)?;
+            let (key, value) = self.entry(&value, &tree.forms)?;
+            Ok(write(&tree.open(store)?, &key, &value)?)
         })
     }
 }

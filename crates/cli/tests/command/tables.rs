@@ -69,7 +69,14 @@ fn columns_of_a_table_are_chosen_by_name() {
         "--value-column",
         "price",
     ];
-    let types = ["--tree", "two", "--key-type", "text,u32"];
+    let types = [
+        "--tree",
+        "two",
+        "--key-type",
+        "text,u32",
+        "--value-type",
+        "text",
+    ];
     load(&pool, &[&two[..], &types].concat(), PRICES).expect(0);
     assert_eq!(
         content(&pool, &types),
@@ -152,7 +159,7 @@ fn what_does_not_fit_a_table_is_named() {
             ],
         ),
         (
-            &["--key-type", "u8"],
+            &["--key-type", "u8", "--value-type", "text"],
             "a,b\nx,2\n",
             3,
             ["line 2: \"x\" is no u8", "--skip-bad"],
@@ -166,7 +173,15 @@ fn what_does_not_fit_a_table_is_named() {
     let said = load(&pool, &["--key-column", "id"], "a\tb\n").expect(2);
     assert!(said.errors.contains("--format csv"), "{said:?}");
     // Entries before the malformed row stay, and so do those behind it with --skip-bad.
-    let skipping = ["--key-type", "u8", "--skip-bad", "--tree", "skip"];
+    let skipping = [
+        "--key-type",
+        "u8",
+        "--value-type",
+        "text",
+        "--skip-bad",
+        "--tree",
+        "skip",
+    ];
     let said = csv(&skipping, "a,b\n1,x\n2,x,y\nz,x\n3,x\n").expect(1);
     assert!(
         said.text()

@@ -230,8 +230,9 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
     let start = Instant::now();
     let mut is_begun = false;
     let loaded = args.pool.write(context, |store| {
-        let forms = args.tree.forms(store, &args.forms)?;
-        let tree = args.tree.open(store, &forms)?;
+        let tree = args.tree.find(store, &args.forms)?;
+        let forms = tree.forms.clone();
+        let tree = tree.open(store)?;
         is_begun = true;
         let mut writes = Writes::new(store, &tree);
         let loaded = args.load(

@@ -234,12 +234,13 @@ impl<'s> Session<'s> {
             ..args.tree.clone()
         };
         let forms = self.form_args(&args.tree.tree, &args.forms);
-        let forms = named.forms(self.store, &forms)?;
-        let key = forms.key_argument(&args.key)?;
-        let value = forms
+        let tree = named.find(self.store, &forms)?;
+        let key = tree.forms.key_argument(&args.key)?;
+        let value = tree
+            .forms
             .read_value(args.value.as_bytes())
             .map_err(Failure::Usage)?;
-        let tree = named.open(self.store, &forms)?;
+        let tree = tree.open(self.store)?;
         Ok(EntryToWrite { tree, key, value })
     }
 
