@@ -20,6 +20,8 @@ use crate::temporary;
 static IS_GENTLE: AtomicBool = AtomicBool::new(false);
 static IS_READING: AtomicBool = AtomicBool::new(false);
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
+/// Whether one of the signals was to end the process, and not only the present command of a shell.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 /// The settings of the terminal before the first prompt.
 static TERMINAL: OnceLock<Termios> = OnceLock::new();
 
@@ -45,6 +47,9 @@ pub fn install(
             if leaves_to_parent && signal == SIGINT {
                 continue;
             }
+            if signal != SIGINT {
+                IS_ENDING.store(true, SeqCst);
+            }
             if IS_ASKED.swap(true, SeqCst) || !IS_GENTLE.load(SeqCst) {
                 temporary::remove_all();
                 restore_terminal();
@@ -65,17 +70,24 @@ pub fn gently() {
 
 /// Calls `wait`, which waits for a user at the terminal. A signal ends the process at once
 /// meanwhile, and leaves the terminal as it is now.
-pub fn at_prompt<T>(wait: impl FnOnce() -> T) -> T {
+///
+/// # Errors
+/// If a signal was to end the process while a command ran. (A Ctrl-C ends that command alone.)
+pub fn at_prompt<T>(wait: impl FnOnce() -> T) -> Result<T, Interruption> {
     if let Ok(settings) = tcgetattr(io::stdin()) {
         // All later calls would save the same.
         let _ = TERMINAL.set(settings);
     }
     IS_GENTLE.store(false, SeqCst);
+    // A signal that comes later finds that it may end the process at once.
+    if IS_ENDING.load(SeqCst) {
+        return Err(Interruption);
+    }
     let waited = wait();
     // An earlier signal was for the command before.
     IS_ASKED.store(false, SeqCst);
     IS_GENTLE.store(true, SeqCst);
-    waited
+    Ok(waited)
 }
 
 /// Gives the terminal the settings that it had before the first prompt.

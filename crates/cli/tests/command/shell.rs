@@ -172,6 +172,63 @@ fn shell_at_terminal(pool: &Path, home: &Path) -> ShellAtTerminal {
     }
 }
 
+/// What a terminal has shown so far.
+struct Shown {
+    bytes: Vec<u8>,
+    /// How many of them come before the next text that is awaited.
+    seen: usize,
+}
+
+impl Shown {
+    fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            seen: 0,
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    /// Reads until the terminal shows a text.
+    fn await_text(&mut self, terminal: &mut File, awaited: &str) {
+        let mut part = [0; 4096];
+        loop {
+            let at = self.bytes[self.seen..]
+                .windows(awaited.len())
+                .position(|window| window == awaited.as_bytes());
+            if let Some(at) = at {
+                self.seen += at + awaited.len();
+                return;
+            }
+            let mut ready = [PollFd::new(&*terminal, PollFlags::IN)];
+            let is_ready = poll(&mut ready, Some(&PATIENCE)).unwrap() > 0;
+            let text = self.text();
+            assert!(is_ready, "nothing more comes before {awaited:?}: {text}");
+            let length = terminal
+                .read(&mut part)
+                .unwrap_or_else(|error| panic!("{error} before {awaited:?}: {text}"));
+            self.bytes.extend_from_slice(&part[..length]);
+        }
+    }
+
+    /// Reads until no process has the terminal.
+    fn read_to_end(&mut self, terminal: &mut File) {
+        let mut part = [0; 4096];
+        loop {
+            let mut ready = [PollFd::new(&*terminal, PollFlags::IN)];
+            let is_ready = poll(&mut ready, Some(&PATIENCE)).unwrap() > 0;
+            assert!(is_ready, "the shell does not end: {}", self.text());
+            // At the end a terminal gives an error.
+            let Ok(length @ 1..) = terminal.read(&mut part) else {
+                return;
+            };
+            self.bytes.extend_from_slice(&part[..length]);
+        }
+    }
+}
+
 /// The screen of a user who types these keys. Each step is typed when the screen shows the text
 /// before it.
 fn screen(pool: &Path, home: &Path, steps: &[(&str, &str)]) -> String {
@@ -180,35 +237,14 @@ fn screen(pool: &Path, home: &Path, steps: &[(&str, &str)]) -> String {
         mut terminal,
         ..
     } = shell_at_terminal(pool, home);
-    let mut shown = Vec::new();
-    let mut seen = 0;
-    let mut part = [0; 4096];
+    let mut shown = Shown::new();
     for (awaited, typed) in steps {
-        loop {
-            let at = shown[seen..]
-                .windows(awaited.len())
-                .position(|window| window == awaited.as_bytes());
-            if let Some(at) = at {
-                seen += at + awaited.len();
-                break;
-            }
-            let mut ready = [PollFd::new(&terminal, PollFlags::IN)];
-            let is_ready = poll(&mut ready, Some(&PATIENCE)).unwrap() > 0;
-            let text = String::from_utf8_lossy(&shown);
-            assert!(is_ready, "nothing more comes before {awaited:?}: {text}");
-            let length = terminal
-                .read(&mut part)
-                .unwrap_or_else(|error| panic!("{error} before {awaited:?}: {text}"));
-            shown.extend_from_slice(&part[..length]);
-        }
+        shown.await_text(&mut terminal, awaited);
         terminal.write_all(typed.as_bytes()).unwrap();
     }
-    // At the end a terminal gives an error.
-    while let Ok(length @ 1..) = terminal.read(&mut part) {
-        shown.extend_from_slice(&part[..length]);
-    }
+    shown.read_to_end(&mut terminal);
     assert!(child.wait().unwrap().success());
-    String::from_utf8_lossy(&shown).into_owned()
+    shown.text()
 }
 
 #[test]
@@ -276,4 +312,38 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     kill_process(process, Signal::TERM).unwrap();
     assert_eq!(shell.child.wait().unwrap().code(), Some(3));
     assert!(edits_lines(), "the shell would show nothing that is typed");
+}
+
+/// Such a signal once ended only the command, and the shell went on at its prompt.
+#[test]
+fn a_signal_during_a_command_ends_the_shell_without_its_transaction() {
+    let (folder, pool) = pool();
+    let mut lines = String::new();
+    for number in 0..20_000 {
+        lines += &format!("{number:05}\tvalue\n");
+    }
+    run_with(&on("load", &pool, &[]), lines.as_bytes()).expect(0);
+    for signal in [Signal::TERM, Signal::HUP] {
+        let ShellAtTerminal {
+            mut child,
+            mut terminal,
+            ..
+        } = shell_at_terminal(&pool, folder.path());
+        let mut shown = Shown::new();
+        for (awaited, typed) in [
+            ("a.pool/main> ", "begin\r"),
+            ("(transaction)> ", "put 00000 changed\r"),
+            ("(transaction)> ", "scan\r"),
+        ] {
+            shown.await_text(&mut terminal, awaited);
+            terminal.write_all(typed.as_bytes()).unwrap();
+        }
+        // The terminal holds a part of the entries, so the command waits until they are read.
+        shown.await_text(&mut terminal, "00010\tvalue");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        shown.read_to_end(&mut terminal);
+        assert_eq!(child.wait().unwrap().code(), Some(3), "{}", shown.text());
+        let found = run(&on("get", &pool, &["00000"])).expect(0);
+        assert_eq!(found.text(), "value\n");
+    }
 }

@@ -82,7 +82,7 @@ fn run_at_terminal(
     ));
     loop {
         let prompt = session.prompt();
-        let line = match interrupt::at_prompt(|| editor.read(&prompt))? {
+        let line = match interrupt::at_prompt(|| editor.read(&prompt))?? {
             Typed::Line(line) => line,
             Typed::Cancelled => continue,
             Typed::End => break,
