@@ -99,7 +99,8 @@ Examples:
 
 pub(super) const RESTORE: &str = "\
 Examples:
-  everleaf restore new.pool prices.dump";
+  everleaf restore new.pool prices.dump
+  everleaf dump prices.pool | everleaf restore new.pool --engine bztree";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:

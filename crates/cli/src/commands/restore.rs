@@ -3,8 +3,8 @@
 use std::io::BufRead;
 use std::path::PathBuf;
 
-use everleaf::{ErrorKind, Store, Tree};
-use terminal::values::parse_fill;
+use everleaf::{Engine, ErrorKind, Store, Tree, TreeOptions};
+use terminal::values::{engine_of, parse_fill};
 
 use crate::dump_format::{DumpPart, DumpReader, TreeHead};
 use crate::input::{Input, note_byte_order_mark};
@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Allow trees that have entries already: put the dump's entries over these, one by one
     #[arg(long)]
     merge: bool,
+    /// The engine of all trees, instead of those that the dump names; `everleaf engines` describes them
+    #[arg(long, value_name = "NAME", value_parser = engine_of(Engine::ALL))]
+    engine: Option<Engine>,
     /// The fill factor of new leaves, from 0.5 to 1
     #[arg(long, default_value_t = 0.9, value_name = "PART", value_parser = parse_fill)]
     fill: f64,
@@ -65,6 +68,21 @@ fn merge(store: &Store, tree: &Tree, reader: &mut Reader, stored: &mut u64) -> R
 }
 
 impl Args {
+    /// The tree, with the engine that the user asks for.
+    fn with_engine(&self, head: TreeHead) -> TreeHead {
+        let Some(engine) = self.engine else {
+            return head;
+        };
+        let codec = head.kind.codec;
+        // Settings are those of one engine.
+        let kind = TreeOptions {
+            engine,
+            codec,
+            ..TreeOptions::default()
+        };
+        TreeHead { kind, ..head }
+    }
+
     fn restore_tree(
         &self,
         store: &Store,
@@ -120,6 +138,7 @@ pub(crate) fn run(args: &Args, context: Context) -> Outcome {
         loop {
             match reader.next()? {
                 DumpPart::Tree(head) => {
+                    let head = args.with_engine(head);
                     let restored = args.restore_tree(store, &mut reader, &head, &mut entries);
                     // If a tree is refused, nothing of it was written.
                     is_begun |= !matches!(restored, Err(Failure::Refused(_)));

@@ -581,7 +581,7 @@ fn a_tree_keeps_its_types_in_dumps_restores_and_rewritten_pools() {
     assert_eq!(said.expect(0).text(), "8000000000000007\n");
     run(&on("scan", &pool, &["--tree=scores"])).expect(0);
     let said = run(&on("put", &pool, &["--tree=scores", "--hex", "00", "00"])).expect(3);
-    assert!(said.errors.contains("(text,u32) -> i64"), "{said:?}");
+    assert!(said.errors.contains("text,u32 -> i64"), "{said:?}");
 
     let dump = run(&on("dump", &pool, &[])).expect(0).output;
     let head = "# tree engine=rntree codec=record key=(text,u32) value=i64 name=scores\n";
@@ -603,4 +603,40 @@ fn a_tree_keeps_its_types_in_dumps_restores_and_rewritten_pools() {
     store.close().unwrap();
     let said = run_with(&on("restore", &other, &["--merge"]), &dump).expect(3);
     assert!(said.errors.contains("holds byte strings"), "{said:?}");
+}
+
+/// A dump is restored with another engine: all trees, with their types and codecs.
+#[test]
+fn a_dump_is_restored_into_another_engine() {
+    let (folder, pool) = pool();
+    run(&on("put", &pool, &["k", "v", "--tree", "plain"])).expect(0);
+    let typed = [
+        "7",
+        "ada",
+        "--key-type",
+        "u64",
+        "--value-type",
+        "text",
+        "--tree",
+        "typed",
+    ];
+    run(&on("put", &pool, &typed)).expect(0);
+    let words = ["1", "2", "--codec", "word", "--tree", "words"];
+    run(&on("put", &pool, &words)).expect(0);
+    let dump = run(&on("dump", &pool, &[])).expect(0).output;
+    let other = folder.path().join("other.pool");
+    run_with(&on("restore", &other, &["--engine", "bztree"]), &dump).expect(0);
+    let trees = run(&on("trees", &other, &[])).expect(0);
+    assert_eq!(
+        trees.text(),
+        "plain\tbztree\trecord\t1 key\ntyped\tbztree\trecord\t1 key\tu64 -> text\nwords\tbztree\tword\t1 key\n"
+    );
+    let got = run(&on("get", &other, &["7", "--tree", "typed"])).expect(0);
+    assert_eq!(got.text(), "ada\n");
+    // A tree that exists keeps its engine.
+    let merge = ["--merge", "--engine", "wbtree"];
+    let said = run_with(&on("restore", &other, &merge), &dump).expect(3);
+    let told = "uses engine bztree, not wbtree";
+    assert!(said.errors.contains(told), "{said:?}");
+    run_with(&on("restore", &other, &["--engine", "none"]), &dump).expect(2);
 }
