@@ -44,6 +44,42 @@ impl Store {
         self.typed(name)
     }
 
+    /// Does the same as [`Store::adopt`] with types that are known only by the names of their encodings.
+    /// `check` gets each key and its value, and returns an error if they are none of these types;
+    /// nothing is changed then. Returns the tree, as [`Store::encoded_tree`] does.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::{Encodings, ErrorKind};
+    ///
+    /// store.tree("ages")?.put("ada", [36])?;
+    /// let types = Encodings { key: "text".to_owned(), value: "u8".to_owned() };
+    /// let ages = store.adopt_encoded("ages", &types, |key, value| {
+    ///     if std::str::from_utf8(key).is_ok() && value.len() == 1 {
+    ///         return Ok(());
+    ///     }
+    ///     let why = "a key is no text, or a value has not one byte".to_owned();
+    ///     Err(ErrorKind::NotEncodable { why }.into())
+    /// })?;
+    /// ages.put("bob", [41])?;
+    /// assert_eq!(store.typed::<String, u8>("ages")?.get("bob")?, Some(41));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// That of `check`, and those of [`Store::adopt`], except for [`ErrorKind::NotOfType`].
+    pub fn adopt_encoded(
+        &self,
+        name: &str,
+        encodings: &Encodings,
+        check: impl Fn(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<Tree> {
+        let adopted = self.give_encodings(name, Some(encodings), check);
+        self.at(adopted)?;
+        let kind = self.open_tree(name)?.kind();
+        self.encoded_tree(name, kind, encodings)
+    }
+
     /// Makes the tree `name` one of byte strings, which forgets the types of its keys and values. Its
     /// bytes stay as they are, and it takes any from now on (a tree of words: any eight bytes). Durable when this returns. O(1).
     ///

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::interrupt::{self, Interruption};
 use crate::output_file::OutputError;
+use crate::text;
 
 /// A failed command.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +140,59 @@ fn words(error: &Error) -> String {
                 path.display(),
                 medium::remedy(source)
             )
+        }
+        ErrorKind::TypeMismatch {
+            name,
+            found,
+            wanted,
+        } => {
+            let found = text::types_of_error(found);
+            let wanted = text::types_of_error(wanted);
+            format!(
+                "{at}tree {name:?} holds {found}, not {wanted}; give `--key-type` and `--value-type` as the tree has them, or \
+                 leave them out; `everleaf adopt` gives a tree other types"
+            )
+        }
+        ErrorKind::TypedTree { name, types } => {
+            let types = text::types_of_error(types);
+            format!(
+                "{at}tree {name:?} holds {types}, and takes keys and values of these types only; give them in the form of \
+                 these types, without `--hex`; a type of a program's own is written by that program only; \
+                 `everleaf adopt --bytes` makes it a tree of byte strings"
+            )
+        }
+        ErrorKind::TreeMismatch {
+            name,
+            found,
+            wanted,
+        } => {
+            format!(
+                "{at}tree {name:?} uses {found}, not {wanted}; leave `--engine` and `--codec` out, or give those of the tree"
+            )
+        }
+        ErrorKind::ReadOnly => {
+            format!(
+                "{at}the pool is open only for reading, so nothing was written; leave out `--read-only`"
+            )
+        }
+        ErrorKind::ViewTooOld { limit: Some(limit) } => {
+            format!(
+                "{at}the snapshot or transaction is too old: what was changed since takes more than {} of memory; begin another one",
+                medium::size(*limit as u64)
+            )
+        }
+        ErrorKind::ViewTooOld { limit: None } => {
+            format!(
+                "{at}the process that writes the pool has overtaken this command again and again; try it again, or free room \
+                 for a copy of the pool in its folder"
+            )
+        }
+        ErrorKind::NotBeside { .. } => {
+            // The library names its own option.
+            let what = error
+                .to_string()
+                .replace("`MediumChoice::File`", "`--medium file`");
+            format!("{what}{}", hint(error))
         }
         _ => format!("{error}{}", hint(error)),
     }

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 
+use everleaf::Encodings;
+
 /// A text that is not in escaped or hex form.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what} at byte {at}; {way_out}")]
@@ -49,6 +51,44 @@ pub fn remove_byte_order_mark(line: &mut Vec<u8>) -> bool {
         line.drain(..BYTE_ORDER_MARK.len());
     }
     has_mark
+}
+
+/// The types of a tree, as `--key-type` and `--value-type` name them.
+pub(crate) fn types_in_words(encodings: &Encodings) -> String {
+    format!(
+        "{} -> {}",
+        type_name(&encodings.key),
+        type_name(&encodings.value)
+    )
+}
+
+/// The type with this encoding, as `--key-type` names it. A type of a program's own keeps its name.
+pub(crate) fn type_name(encoding: &str) -> String {
+    let parts = encoding
+        .strip_prefix('(')
+        .and_then(|rest| rest.strip_suffix(')'));
+    match parts {
+        Some("") => "unit".to_owned(),
+        // A tuple within a tuple, which the options cannot name.
+        Some(parts) if parts.contains('(') => encoding.to_owned(),
+        Some(parts) => {
+            let names: Vec<String> = parts.split(',').map(type_name).collect();
+            names.join(",")
+        }
+        None => match encoding.strip_prefix("bytes[") {
+            Some(length) => format!("bytes:{}", length.trim_end_matches(']')),
+            None => encoding.to_owned(),
+        },
+    }
+}
+
+/// The same as [`types_in_words`], for the words by which an error of the library names types. Other
+/// words stay as they are.
+pub(crate) fn types_of_error(words: &str) -> String {
+    match words.split_once(" -> ") {
+        Some((key, value)) => format!("{} -> {}", type_name(key), type_name(value)),
+        None => words.to_owned(),
+    }
 }
 
 fn is_plain(character: char) -> bool {

@@ -54,6 +54,11 @@ pub(super) const RENAME: &str = "\
 Examples:
   everleaf rename prices.pool old new";
 
+pub(super) const ADOPT: &str = "\
+Examples:
+  everleaf adopt users.pool --tree users --key-type u64 --value-type text
+  everleaf adopt users.pool --tree users --bytes";
+
 pub(super) const SCAN: &str = "\
 Examples:
   everleaf scan prices.pool

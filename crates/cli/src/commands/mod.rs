@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod adopt;
 mod apply;
 mod backup;
 mod check;
@@ -77,6 +78,12 @@ pub(crate) enum Command {
     /// Give a tree another name; exit code 1 if there is none of this name
     #[command(after_help = examples::RENAME)]
     Rename(drop::RenameArgs),
+    /// Give a tree other types of keys and values, or none
+    ///
+    /// All entries are read first. If one is not of the types, the tree stays as it is. The bytes of
+    /// the entries never change.
+    #[command(after_help = examples::ADOPT)]
+    Adopt(adopt::Args),
     /// Print the entries of a range of keys, in order
     #[command(after_help = examples::SCAN)]
     Scan(scan::Args),
@@ -167,6 +174,7 @@ pub(crate) fn run(command: Command, context: Context) -> Outcome {
         Command::Rm(args) => rm::run(&args, context),
         Command::Drop(args) => drop::run(&args, context),
         Command::Rename(args) => drop::rename(&args, context),
+        Command::Adopt(args) => adopt::run(&args, context),
         Command::Scan(args) => scan::run(&args, context),
         Command::Shell(args) => shell::run(&args, context),
         Command::Engines(args) => engines::run(&args, context),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use everleaf::{EpochStat, IndexStat, LineForm, Store, StoreStat, Survives};
+use everleaf::{Encodings, EpochStat, IndexStat, LineForm, Store, StoreStat, Survives};
 use serde::Serialize;
 
+use super::trees::TypeNames;
 use terminal::context::{Context, survives_name};
 use terminal::failure::{Answer, Failure, Outcome};
 use terminal::pool::PoolArgs;
@@ -66,6 +67,11 @@ struct TreeReport {
     volatile_bytes: u64,
     volatile_bytes_per_key: Option<f64>,
     recovery_ns: u64,
+    #[serde(flatten)]
+    types: TypeNames,
+    /// The types in words.
+    #[serde(skip)]
+    types_in_words: Option<String>,
     /// The engine's counters since the tree was opened.
     counters: BTreeMap<&'static str, u64>,
     /// Figures of an engine that is durable by epochs.
@@ -144,7 +150,8 @@ impl Report {
             let (engine, codec) = info.kind.map_or(("unknown", "unknown"), |kind| {
                 (kind.engine.name(), kind.codec.name())
             });
-            trees.push(TreeReport::of(info.name, engine, codec, stat));
+            let encodings = info.encodings.as_ref();
+            trees.push(TreeReport::of(info.name, engine, codec, encodings, stat));
         }
         let stat: StoreStat = store.stat()?;
         let keys = trees.iter().map(|tree| tree.keys).sum();
@@ -265,6 +272,7 @@ impl TreeReport {
         name: String,
         engine: &'static str,
         codec: &'static str,
+        encodings: Option<&Encodings>,
         stat: everleaf::Result<(IndexStat, Vec<(&'static str, u64)>)>,
     ) -> Self {
         let error = stat.as_ref().err().map(everleaf::Error::what);
@@ -280,6 +288,8 @@ impl TreeReport {
             volatile_bytes: stat.volatile_bytes,
             volatile_bytes_per_key: per_key(stat.volatile_bytes, stat.keys),
             recovery_ns: stat.recovery_ns,
+            types: TypeNames::of(encodings),
+            types_in_words: encodings.map(text::types_in_words),
             counters: counters.into_iter().collect(),
             epochs: stat.epochs.map(EpochReport::of),
             error,
@@ -287,8 +297,12 @@ impl TreeReport {
     }
 
     fn words(&self) -> String {
+        let types = match &self.types_in_words {
+            Some(types) => format!(", {types}"),
+            None => String::new(),
+        };
         let head = format!(
-            "{} ({}, {})",
+            "{} ({}, {}{types})",
             text::escape(self.name.as_bytes()),
             self.engine,
             self.codec

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use everleaf::Store;
+use everleaf::{Encodings, Store};
 use serde::Serialize;
 
 use terminal::context::{Context, write_json};
@@ -23,6 +23,29 @@ struct Row {
     codec: &'static str,
     /// `None` if the tree cannot be opened.
     keys: Option<u64>,
+    #[serde(flatten)]
+    types: TypeNames,
+    /// The types in words.
+    #[serde(skip)]
+    words: Option<String>,
+}
+
+/// The types of a tree, as `--key-type` and `--value-type` name them; none if it has none.
+#[derive(Serialize, Clone, Default)]
+pub(super) struct TypeNames {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_type: Option<String>,
+}
+
+impl TypeNames {
+    pub(super) fn of(encodings: Option<&Encodings>) -> Self {
+        Self {
+            key_type: encodings.map(|names| text::type_name(&names.key)),
+            value_type: encodings.map(|names| text::type_name(&names.value)),
+        }
+    }
 }
 
 fn rows(store: &Store) -> Result<Vec<Row>, Failure> {
@@ -37,6 +60,8 @@ fn rows(store: &Store) -> Result<Vec<Row>, Failure> {
             Err(_) => None,
         };
         rows.push(Row {
+            types: TypeNames::of(info.encodings.as_ref()),
+            words: info.encodings.as_ref().map(text::types_in_words),
             name: info.name,
             engine,
             codec,
@@ -66,7 +91,11 @@ fn print_rows(rows: &[Row], context: Context) -> Outcome {
                 .keys
                 .map_or("damaged".to_owned(), |keys| progress::many(keys, "key"));
             let name = text::escape(row.name.as_bytes());
-            writeln!(output, "{name}\t{}\t{}\t{keys}", row.engine, row.codec)?;
+            write!(output, "{name}\t{}\t{}\t{keys}", row.engine, row.codec)?;
+            match &row.words {
+                Some(types) => writeln!(output, "\t{types}")?,
+                None => writeln!(output)?,
+            }
         }
     }
     output.flush()?;

@@ -48,3 +48,20 @@ fn an_error_shows_a_text_as_it_was_written() {
         r"an unknown escape at byte 1; the escapes are `\\` `\t` `\n` `\r` `\xNN`"
     );
 }
+
+#[test]
+fn types_are_named_as_the_options_name_them() {
+    for (encoding, name) in [
+        ("u64", "u64"),
+        ("bytes[16]", "bytes:16"),
+        ("()", "unit"),
+        ("(text,bytes[2])", "text,bytes:2"),
+        ("(text,(u8,u8))", "(text,(u8,u8))"),
+        ("order:2", "order:2"),
+        ("option(u64)", "option(u64)"),
+    ] {
+        assert_eq!(type_name(encoding), name);
+    }
+    assert_eq!(types_of_error("(u8,u8) -> bytes"), "u8,u8 -> bytes");
+    assert_eq!(types_of_error("byte strings"), "byte strings");
+}
