@@ -5,11 +5,13 @@ use std::cell::RefCell;
 use everleaf::{Encodings, ErrorKind, Store};
 use serde_json::{Map, json};
 
-use crate::arguments::{PoolArgs, TreeArgs};
-use crate::context::Context;
-use crate::failure::{Answer, Failure, Outcome};
+use terminal::pool::PoolArgs;
+
+use crate::arguments::TreeArgs;
 use crate::forms::FieldType;
-use crate::{interrupt, text};
+use terminal::context::Context;
+use terminal::failure::{Answer, Failure, Outcome};
+use terminal::{interrupt, text};
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
