@@ -173,7 +173,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 VisitedNode::Leaf(offset, low, high) => {
                     (offset, self.verify_leaf(&guard, offset, low, high))
                 }
-                VisitedNode::Inner(offset, image) => (offset, Self::verify_inner(&guard, image)),
+                VisitedNode::Inner(offset, image) => {
+                    (offset, Self::verify_inner(&guard, offset, image))
+                }
                 VisitedNode::Damaged(offset, error) => (offset, Err(error)),
             };
             match verified {
@@ -191,8 +193,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Verifies the separators of an inner node, whose order is known.
-    fn verify_inner(guard: &Guard<'_, M>, image: &InnerImage) -> Result<Vec<String>> {
+    fn verify_inner(guard: &Guard<'_, M>, offset: u64, image: &InnerImage) -> Result<Vec<String>> {
         let mut found = Vec::new();
+        if let Err(error) = Self::expect_separators(guard, Self::inner(guard, offset)?) {
+            found.push(what_of(&error));
+        }
         if !C::TIES {
             return Ok(found);
         }

@@ -13,6 +13,7 @@ use super::layout::{
 };
 use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
+use crate::kit::scan::WordRange;
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -34,6 +35,9 @@ pub(super) struct Step {
 
 /// The inner nodes from the root to a leaf.
 pub(super) type Path = SmallVec<[Step; 8]>;
+
+/// The inner nodes of a path whose checks were found to hold.
+pub(super) type VerifiedNodes = SmallVec<[u64; 8]>;
 
 /// Where a descent goes.
 pub(super) enum DescentGoal<'k, K> {
@@ -420,6 +424,132 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             & ((1 << ENTRIES_MAX) - 1)
     }
 
+    /// Refuses an inner node whose separators fail their check. They never change, so this holds at
+    /// any time, for a node that was replaced, too. O(separators).
+    pub(super) fn expect_separators(guard: &Guard<'_, M>, inner: &Inner) -> Result<()> {
+        let header = Self::header(guard, inner);
+        if !header.has_check() {
+            return Ok(());
+        }
+        let count = header.separators();
+        let tails = Self::tails(guard, inner)?;
+        let words = inner.keys[..count].iter().map(|word| word.load(guard));
+        let tails = tails.iter().take(count).map(|tail| tail.load(guard));
+        if header.with_check(words, tails) == header {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            guard.offset_of(inner),
+            "the separators of an inner node fail their check",
+        ))
+    }
+
+    /// Refuses the way to a leaf if damage may have led there: each inner node must pass its check,
+    /// must lie within the range of the one above, and the keys of the separators beside the child
+    /// must be sound. The leaf's first entry must lie within the leaf's range.
+    ///
+    /// The way may be one that another thread has changed since: a node's separators and its range
+    /// never change, and each child that it ever had covers the same keys.
+    ///
+    /// Nodes that `verified` names passed their checks a moment ago. Afterwards it names those of
+    /// this path.
+    pub(super) fn expect_way(
+        &self,
+        guard: &Guard<'_, M>,
+        path: &[Step],
+        leaf: u64,
+        verified: &mut VerifiedNodes,
+    ) -> Result<()> {
+        let range = Self::expect_path(guard, path, verified)?;
+        let leaf = Self::leaf(guard, leaf)?;
+        if self.leaf_status(guard, leaf)?.count() == 0 {
+            return Ok(());
+        }
+        match self.read_entry(guard, leaf, 0, &mut Seen::default())? {
+            Some(first) => range.expect(leaf.offset, first.words[0]),
+            None => Ok(()),
+        }
+    }
+
+    /// Does the same as [`BzTree::expect_way`], for the inner nodes. Returns the first words of the
+    /// keys that the leaf at the end of the path can have.
+    pub(super) fn expect_path(
+        guard: &Guard<'_, M>,
+        path: &[Step],
+        verified: &mut VerifiedNodes,
+    ) -> Result<WordRange> {
+        let mut range = WordRange::default();
+        for (depth, step) in path.iter().enumerate() {
+            let inner = Self::inner(guard, step.offset)?;
+            if verified.get(depth) != Some(&step.offset) {
+                Self::expect_separators(guard, inner)?;
+            }
+            let count = Self::header(guard, inner).separators();
+            let separators = &inner.keys[..count];
+            for end in separators.first().into_iter().chain(separators.last()) {
+                range.expect(step.offset, end.load(guard))?;
+            }
+            let below = step.position.checked_sub(1);
+            let above = Some(step.position).filter(|position| *position < count);
+            if let Some(position) = below {
+                range.low = Some(Self::sound_separator(guard, inner, position)?.word);
+            }
+            if let Some(position) = above {
+                range.high = Some(Self::sound_separator(guard, inner, position)?.word);
+            }
+        }
+        verified.clear();
+        verified.extend(path.iter().map(|step| step.offset));
+        Ok(range)
+    }
+
+    /// A separator whose key is sound.
+    fn sound_separator(guard: &Guard<'_, M>, inner: &Inner, position: usize) -> Result<Separator> {
+        let separator = Self::separator(guard, inner, position)?;
+        if separator.tail != 0 {
+            C::expect_key(guard, [separator.word, separator.tail])?;
+        }
+        Ok(separator)
+    }
+
+    /// Searches once more for a key that is not in the leaf at `offset`, by a way that is verified.
+    /// Only if the leaf is the right one the key is absent.
+    #[inline(never)]
+    pub(super) fn look_again(
+        &self,
+        guard: &Guard<'_, M>,
+        offset: u64,
+        key: C::Key<'_>,
+        seen: &mut Seen,
+    ) -> Result<Option<VisibleEntry>> {
+        let mut searched = offset;
+        loop {
+            let (path, leaf) = self.descend_path(guard, &DescentGoal::Key(key), seen)?;
+            self.expect_way(guard, &path, leaf, &mut VerifiedNodes::new())?;
+            if leaf == searched {
+                return Ok(None);
+            }
+            // The leaf was replaced in between.
+            let found = self.look(guard, Self::leaf(guard, leaf)?, key, seen)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            searched = leaf;
+        }
+    }
+
+    /// Whether a key is absent that was not found in the leaf at `offset`; in a pool that verifies
+    /// reads.
+    pub(super) fn is_absent(
+        &self,
+        guard: &Guard<'_, M>,
+        offset: u64,
+        key: C::Key<'_>,
+        seen: &mut Seen,
+    ) -> Result<bool> {
+        Ok(!guard.verifies() || self.look_again(guard, offset, key, seen)?.is_none())
+    }
+
     /// Searches a leaf for `key`.
     ///
     /// The linearisation point is the load of the entry's metadata, or, where there is none, of the
@@ -459,7 +589,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let guard = self.pool.pin();
         let mut seen = Seen::default();
         let leaf = self.descend(&guard, key, &mut seen)?;
-        let found = self.look(&guard, Self::leaf(&guard, leaf)?, key, &mut seen)?;
+        let mut found = self.look(&guard, Self::leaf(&guard, leaf)?, key, &mut seen)?;
+        if found.is_none() && guard.verifies() {
+            found = self.look_again(&guard, leaf, key, &mut seen)?;
+        }
         let lsn = guard.left_to_caller(seen.lsn());
         let value = match found {
             Some(found) => Some(use_entry(&guard, found.words)?),
@@ -514,7 +647,10 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             }
             for (position, (pointer, key)) in pointers.iter().zip(keys).enumerate() {
                 let leaf = Self::leaf(&guard, pointer.offset())?;
-                let found = self.look(&guard, leaf, *key, &mut seen)?;
+                let mut found = self.look(&guard, leaf, *key, &mut seen)?;
+                if found.is_none() && guard.verifies() {
+                    found = self.look_again(&guard, leaf.offset, *key, &mut seen)?;
+                }
                 use_entry(
                     &guard,
                     group * GROUP + position,
@@ -561,3 +697,6 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(one_key.cmp(&other_key))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -13,6 +13,7 @@ use super::layout::{
 };
 use super::runs::{self, EntryRun};
 use crate::index::{Codec, EntryWords};
+use crate::kit::scan::expect_ascending;
 use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -35,6 +36,15 @@ pub(super) struct InnerImage {
 }
 
 impl InnerImage {
+    /// The header of a node with this content, in a tree whose separators have tails or do not.
+    pub(super) fn header(&self, has_tails: bool) -> InnerHeader {
+        let count = self.separators.len();
+        let words = self.separators.iter().map(|separator| separator.word);
+        let tails = self.separators.iter().map(|separator| separator.tail);
+        let tails = tails.take(if has_tails { count } else { 0 });
+        InnerHeader::new(self.level, count).with_check(words, tails)
+    }
+
     /// Splits off the upper half; returns the separator between the halves, which neither keeps.
     pub(super) fn split(&mut self) -> Result<(Separator, Self)> {
         let middle = self.separators.len() / 2;
@@ -281,7 +291,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Appends the visible entries of a leaf that was frozen with `status`, in the order of their
-    /// keys.
+    /// keys. The order is that of the copy for good, so it must not rest on a damaged key.
     pub(super) fn gather(
         &self,
         guard: &Guard<'_, M>,
@@ -302,10 +312,13 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 sorted = copies.len() - start;
             }
         }
-        runs::sort(&mut copies[start..], sorted, |one, other| {
+        let order = runs::sort(&mut copies[start..], sorted, |one, other| {
             Self::compare_entries(guard, one.words, other.words)
         })?;
-        Ok(())
+        let entries: EntryRun<EntryWords> =
+            copies[start..].iter().map(|copied| copied.words).collect();
+        expect_ascending(&entries, leaf.offset)?;
+        Self::expect_keys_beside(guard, &entries, order.late)
     }
 
     /// Writes and flushes a leaf that no thread can reach yet.
@@ -352,6 +365,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// The content of an inner node and the status it had before; `None` if it is frozen: it was
     /// replaced.
+    ///
+    /// # Errors
+    /// The node fails its check: a copy would have a valid one.
     pub(super) fn image(
         &self,
         guard: &Guard<'_, M>,
@@ -363,6 +379,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if status & super::layout::FROZEN != 0 {
             return Ok(None);
         }
+        Self::expect_separators(guard, inner)?;
         let header = Self::header(guard, inner);
         let count = header.separators();
         // The vectors have room for one more, so that they are allocated only once.
@@ -395,7 +412,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         for (cell, separator) in inner.keys.iter().zip(&image.separators) {
             cell.store(guard, separator.word);
         }
-        inner.keys[INNER_HEADER].store(guard, InnerHeader::new(image.level, count).0);
+        inner.keys[INNER_HEADER].store(guard, image.header(C::TIES).0);
         inner.keys[INNER_STATUS].store(guard, 0);
         for (cell, child) in inner.children.iter().zip(&image.children) {
             cell.store(guard, child.0);
@@ -417,6 +434,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
 
     /// The shortest separator above `left` and not above `right`. Its record, if it has one,
     /// belongs to `new`.
+    ///
+    /// # Errors
+    /// The separator would be made of a damaged key.
     pub(super) fn separate(
         guard: &Guard<'_, M>,
         new: &mut NewNodes<'_, '_, M>,
@@ -429,6 +449,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 tail: 0,
             });
         }
+        C::expect_key(guard, left)?;
+        C::expect_key(guard, right)?;
         let mut below = Vec::new();
         let mut above = Vec::new();
         C::copy_key(guard, left, &mut below)?;

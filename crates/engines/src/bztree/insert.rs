@@ -122,6 +122,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         // This search comes after the status was read: any later completion changes the status.
         let found = self.look(guard, leaf, key, &mut seen)?;
         if !holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))? {
+            if found.is_none() && !self.is_absent(guard, offset, key, &mut seen)? {
+                return Ok(Attempt::Again);
+            }
             let lsn = guard.left_to_caller(seen.lsn());
             return Ok(Attempt::Done(Written::refused(lsn)));
         }

@@ -18,11 +18,14 @@
 //!
 //! inner node, 1,024 bytes (1,536 where keys can tie)
 //!   0  keys        up to 62 separators' first words, ascending
-//! 496  header      level, 1 above leaves (bits 0 to 7), separators (8 to 15)
+//! 496  header      level, 1 above leaves (bits 0 to 7), separators (8 to 15), check of separators (16 to 47)
 //! 504  status      frozen (bit 0), changes of children (8 to 60)
 //! 512  children    up to 63: pointers
 //! 1024 tails       where keys can tie: offsets of records with the separators' keys, 0 where the word is enough
 //! ```
+//!
+//! The check is a CRC-32C over the rest of the header, the first words and the tails: none of them ever
+//! changes. 0 stands for no check, as nodes have it that were written before there was one.
 //!
 //! A pointer is the offset of a node, with bit 0 if it is a leaf, and the check of both (bits 48 to
 //! 60).
@@ -30,7 +33,7 @@
 //! Metadata, payloads, statuses, children and the root are words of PMwCAS: bits 61 to 63 of each
 //! belong to PMwCAS.
 
-use medium::{LINE_BYTES, Medium, Word, node};
+use medium::{LINE_BYTES, Medium, Word, WordSum, node};
 
 use crate::pmwcas::VALUE_MASK;
 use crate::{Error, Result};
@@ -298,9 +301,36 @@ impl Meta {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct InnerHeader(pub(super) u64);
 
+/// The bits of a header that are the check.
+const HEADER_CHECK_SHIFT: u32 = 16;
+const HEADER_CHECK_MASK: u64 = u32::MAX as u64;
+
 impl InnerHeader {
+    /// Without a check.
     pub(super) fn new(level: usize, separators: usize) -> Self {
         Self(level as u64 | (separators as u64) << 8)
+    }
+
+    /// With the check of the node's separators, given by their first words and their tails.
+    pub(super) fn with_check(
+        self,
+        words: impl Iterator<Item = u64>,
+        tails: impl Iterator<Item = u64>,
+    ) -> Self {
+        let bare = self.0 & !(HEADER_CHECK_MASK << HEADER_CHECK_SHIFT);
+        let sum = WordSum::default()
+            .with_word(bare)
+            .with_word(sums_of_halves(words))
+            .with_word(sums_of_halves(tails));
+        // 0 stands for no check.
+        let check = u64::from(sum.check().max(1));
+        Self(bare | check << HEADER_CHECK_SHIFT)
+    }
+
+    /// Whether it has a check.
+    #[inline(always)]
+    pub(super) fn has_check(self) -> bool {
+        self.0 >> HEADER_CHECK_SHIFT & HEADER_CHECK_MASK != 0
     }
 
     #[inline(always)]
@@ -313,6 +343,21 @@ impl InnerHeader {
     pub(super) fn separators(self) -> usize {
         ((self.0 >> 8) as usize & 0xff).min(INNER_HEADER)
     }
+}
+
+/// The sum of the words at even places, and that of the others. A processor takes both at the same
+/// time.
+#[inline(always)]
+fn sums_of_halves(mut words: impl Iterator<Item = u64>) -> u64 {
+    let mut even = WordSum::default();
+    let mut odd = WordSum::default();
+    while let Some(word) = words.next() {
+        even = even.with_word(word);
+        if let Some(word) = words.next() {
+            odd = odd.with_word(word);
+        }
+    }
+    u64::from(even.check()) | u64::from(odd.check()) << 32
 }
 
 /// The status of an inner node of which another child was swapped.

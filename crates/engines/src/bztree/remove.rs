@@ -33,6 +33,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let leaf = Self::leaf(guard, offset)?;
         let status = self.leaf_status_helping(guard, leaf)?;
         let found = self.look(guard, leaf, key, &mut seen)?;
+        if found.is_none() && !self.is_absent(guard, offset, key, &mut seen)? {
+            return Ok(Attempt::Again);
+        }
         let held = holds::<M, C>(guard, condition, found.as_ref().map(|found| found.words))?;
         let found = match found {
             Some(found) if held => found,

@@ -10,11 +10,11 @@ use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Pool};
 
 use super::BzTree;
-use super::find::{DescentGoal, Step};
+use super::find::{DescentGoal, Step, VerifiedNodes};
 use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
 use super::runs::{self, EntryRun};
 use crate::index::{Codec, Direction, EntryWords, Moved, VisitWords};
-use crate::kit::scan::{self, LeafCopy, Leaves, MovedNodes};
+use crate::kit::scan::{self, LeafCopy, Leaves, MovedNodes, WordRange};
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -78,7 +78,11 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     /// The other entries are in order whatever their records hold now: they were sorted when the
     /// leaf was made. So an entry is in its place if its key and those next to it are sound. A
     /// wrong key that is farther away may have decided some comparisons, but not the result.
-    fn expect_keys_beside(guard: &Guard<'_, M>, entries: &[EntryWords], late: u64) -> Result<()> {
+    pub(super) fn expect_keys_beside(
+        guard: &Guard<'_, M>,
+        entries: &[EntryWords],
+        late: u64,
+    ) -> Result<()> {
         if !C::TIES || !guard.verifies() {
             return Ok(());
         }
@@ -142,11 +146,15 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut resume = from;
         let mut snapshot = Snapshot::new();
         let mut seen = Seen::default();
+        let mut verified = VerifiedNodes::new();
         loop {
             let (next, lsn) = {
                 let guard = self.pool.pin();
                 let (path, offset) =
                     self.descend_path(&guard, &DescentGoal::Key(resume), &mut seen)?;
+                if guard.verifies() {
+                    self.expect_way(&guard, &path, offset, &mut verified)?;
+                }
                 let mut siblings = Self::siblings(&guard, &path);
                 let next = siblings.next();
                 next.into_iter()
@@ -167,6 +175,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                     &mut snapshot,
                     meanwhile,
                 )?;
+                scan::expect_ascending(&snapshot, offset)?;
                 let next = Self::upper_bound(&guard, &path)?.map(|separator| separator.word);
                 (next, guard.left_to_caller(seen.lsn()))
             };
@@ -210,6 +219,10 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
         let mut seen = Seen::default();
         let mut snapshot = Snapshot::new();
         let (path, offset) = self.descend_path(guard, &goal, &mut seen)?;
+        let mut range = WordRange::default();
+        if guard.verifies() {
+            range = Self::expect_path(guard, &path, &mut VerifiedNodes::new())?;
+        }
         self.snapshot(
             guard,
             Self::leaf(guard, offset)?,
@@ -218,6 +231,9 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
             &mut snapshot,
             || {},
         )?;
+        for end in snapshot.first().into_iter().chain(snapshot.last()) {
+            range.expect(offset, end[0])?;
+        }
         let lsn = guard.left_to_caller(seen.lsn());
         let end = match direction {
             Direction::Forward => Self::upper_bound(guard, &path)?,

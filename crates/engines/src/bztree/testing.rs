@@ -10,15 +10,20 @@ use crate::pmwcas::Seen;
 
 pub(super) type TestTree = BzTree<Dax, WordCodec>;
 
-/// An empty tree in memory, whose leaves have room for `leaf_entries` entries.
+/// An empty tree of words in memory, whose leaves have room for `leaf_entries` entries.
 pub(super) fn tree(leaf_entries: usize) -> (Pool<Dax>, TestTree) {
+    tree_of(leaf_entries)
+}
+
+/// An empty tree in memory, whose leaves have room for `leaf_entries` entries.
+pub(super) fn tree_of<C: Codec>(leaf_entries: usize) -> (Pool<Dax>, BzTree<Dax, C>) {
     let options = PoolOptions {
         close_on_drop: false,
         ..PoolOptions::default()
     };
     let pool = Pool::open(Dax::plain(1 << 24).unwrap(), options).unwrap();
     let nodes = Some(NodeSizes::of_leaf(leaf_entries));
-    let tree = TestTree::create(
+    let tree = BzTree::create(
         &pool,
         "tree",
         BzTreeOptions {

@@ -460,14 +460,39 @@ pub struct LeafCopy {
     pub end: Option<Vec<u8>>,
 }
 
-impl LeafCopy {
-    /// Refuses entries whose first words are not in ascending order. A scan would leave out some of
-    /// them.
-    fn expect_ascending(&self) -> Result<()> {
-        if self.entries.is_sorted_by_key(|[word, _]| *word) {
-            return Ok(());
+/// Refuses entries of the leaf at an offset whose first words are not in ascending order. A scan
+/// would leave out some of them.
+#[inline]
+pub fn expect_ascending(entries: &[EntryWords], leaf: u64) -> Result<()> {
+    if entries.is_sorted_by_key(|[word, _]| *word) {
+        return Ok(());
+    }
+    Err(Error::corrupt(leaf, "entries out of order"))
+}
+
+/// The first words that the keys of a node can have, ends included; `None` if an end is open.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct WordRange {
+    /// The least one.
+    pub low: Option<u64>,
+    /// The greatest one.
+    pub high: Option<u64>,
+}
+
+impl WordRange {
+    /// Refuses a node at `offset` that has a key or a separator with a word outside of the range.
+    ///
+    /// # Errors
+    /// Corrupt.
+    #[inline]
+    pub fn expect(self, offset: u64, word: u64) -> Result<()> {
+        if self.low.is_some_and(|low| word < low) || self.high.is_some_and(|high| word > high) {
+            return Err(Error::corrupt(
+                offset,
+                "a node with keys outside of the range that its parent gives it",
+            ));
         }
-        Err(Error::corrupt(self.offset, "entries out of order"))
+        Ok(())
     }
 }
 
@@ -525,7 +550,7 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
                 Direction::Forward,
                 &mut leaf,
             )?;
-            leaf.expect_ascending()?;
+            expect_ascending(&leaf.entries, leaf.offset)?;
             seen = seen.max(lsn);
             let entries = &leaf.entries[leaf.entries.partition_point(|[key, _]| *key < from)..];
             if !entries.is_empty() && !visit(entries, lsn) {
@@ -577,7 +602,7 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         leaf.entries.clear();
         leaf.end = None;
         let lsn = tree.copy_leaf(&guard, goal, batch.direction, leaf)?;
-        leaf.expect_ascending()?;
+        expect_ascending(&leaf.entries, leaf.offset)?;
         batch.rests_on(lsn);
         if batch.direction == Direction::Reverse {
             leaf.entries.reverse();

@@ -1,7 +1,9 @@
+use medium::Dax;
+
 use super::*;
 use crate::bztree::find::{DescentGoal, LEVELS_MAX};
-use crate::bztree::testing::{TestTree, tree};
-use crate::index::{Index, WordCodec};
+use crate::bztree::testing::{TestTree, tree, tree_of};
+use crate::index::{Index, RecordCodec, WordCodec};
 
 /// A root that is too high is refused when it is written; every lower one can be read.
 #[test]
@@ -50,4 +52,71 @@ fn a_leaf_that_was_replaced_is_not_thawed() {
     tree.freeze(&guard, TestTree::leaf(&guard, new).unwrap())
         .unwrap();
     assert!(!tree.thaw(&guard, key, new).unwrap().is_frozen());
+}
+
+/// Keys that begin with the same eight bytes.
+fn tied_key(number: u32) -> Vec<u8> {
+    format!("one prefix {number:04}").into_bytes()
+}
+
+/// A copy of a leaf is sorted for good. A damaged key would give it a wrong order, which nothing
+/// would notice once the copy is made.
+#[test]
+fn a_leaf_is_not_sorted_by_a_damaged_key() {
+    let (pool, tree) = tree_of::<RecordCodec>(8);
+    pool.verify_reads();
+    let guard = pool.pin();
+    let numbers = [40, 10, 50, 20, 60, 30];
+    for number in numbers {
+        assert!(tree.insert(&tied_key(number), b"value").unwrap());
+    }
+    let root = tree.root_pointer(&guard).unwrap().offset();
+    let leaf = Leaf::at(&guard, root).unwrap();
+    let entries = tree.visible(&guard, leaf).unwrap();
+    let record = entries[5].1[1] & ((1 << 48) - 1);
+    // With the third word, the second of the key, it sorts before all others.
+    let cell = &guard.words(record, 3).unwrap()[2];
+    let right = cell.load(&guard);
+    cell.store(&guard, right - 1);
+    let mut refused = 0;
+    for number in 100..110 {
+        if let Err(error) = tree.insert(&tied_key(number), b"value") {
+            assert!(error.is_corrupt(), "{error}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 0, "the leaf is full, and cannot be copied");
+    cell.store(&guard, right);
+    assert_eq!(tree.check().unwrap(), []);
+    for number in numbers {
+        assert!(tree.get(&tied_key(number)).unwrap().is_some(), "{number}");
+    }
+    assert!(tree.insert(&tied_key(110), b"value").unwrap());
+    assert_eq!(tree.check().unwrap(), []);
+}
+
+/// The separator between two leaves is made of keys of both.
+#[test]
+fn a_separator_is_not_made_of_a_damaged_key() {
+    let (pool, tree) = tree_of::<RecordCodec>(8);
+    pool.verify_reads();
+    let guard = pool.pin();
+    for number in [10, 20] {
+        assert!(tree.insert(&tied_key(number), b"value").unwrap());
+    }
+    let root = tree.root_pointer(&guard).unwrap().offset();
+    let entries = tree
+        .visible(&guard, Leaf::at(&guard, root).unwrap())
+        .unwrap();
+    for (damaged, _) in entries.iter().enumerate() {
+        let record = entries[damaged].1[1] & ((1 << 48) - 1);
+        let cell = &guard.words(record, 3).unwrap()[2];
+        let right = cell.load(&guard);
+        cell.store(&guard, right ^ 1 << 40);
+        let mut new = NewNodes::new(&guard);
+        let between =
+            BzTree::<Dax, RecordCodec>::separate(&guard, &mut new, entries[0].1, entries[1].1);
+        assert!(between.is_err_and(|error| error.is_corrupt()), "{damaged}");
+        cell.store(&guard, right);
+    }
 }
