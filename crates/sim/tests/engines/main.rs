@@ -14,6 +14,7 @@ mod marks;
 mod masstree;
 mod masstree_batches;
 mod masstree_trees;
+mod moved_last;
 mod pmwcas;
 mod rntree;
 mod rntree_holes;

@@ -447,7 +447,8 @@ const CAWBT: &[Justified] = &[
     justified(
         "engines/src/cawbt/relocate.rs CawbTree::relocate_below store_one 1",
         &[Fence],
-        "the move of a later leaf fences before the old node is used again; the fence is needed if no leaf moves later",
+        "in these scripts the move of a later leaf fences before the old node is used again. If no leaf moves later the \
+         fence is needed: crates/sim/tests/engines/moved_last.rs fails without it",
     ),
     justified(
         "engines/src/cawbt/relocate.rs CawbTree::relocate_below fence 1",
