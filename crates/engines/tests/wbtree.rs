@@ -477,6 +477,81 @@ fn a_range_refuses_a_leaf_whose_slots_are_swapped() {
     }
 }
 
+/// The keys of a range, or the error at which it ends.
+fn keys_of(tree: &dyn Index, direction: Direction) -> Result<Vec<Vec<u8>>, Error> {
+    let mut range = tree.range(Bounds::all(), direction)?;
+    let mut keys = Vec::new();
+    let mut key = Vec::new();
+    while range.next_into(&mut key, &mut Vec::new())? {
+        keys.push(key.clone());
+        assert!(keys.len() <= 1000, "a range without an end");
+    }
+    Ok(keys)
+}
+
+/// Separators of the root become words that break their order, one after the other. Reads once went
+/// to a wrong leaf and said that a key was absent, and a reverse range left out all keys below.
+#[test]
+fn separators_out_of_order_are_errors_and_never_wrong_answers() {
+    for design in [SLOT_BITMAP, SLOT_ONLY] {
+        let pool = open(&ram(), false);
+        pool.verify_reads();
+        let tree = tree(&pool, CodecKind::Word, design, 4);
+        let key = |number: u64| number.to_be_bytes();
+        let numbers = 1..=150;
+        for number in numbers.clone() {
+            assert!(tree.insert(&key(2 * number), &[1; 8]).unwrap());
+        }
+        let keys: Vec<_> = numbers.map(|number| key(2 * number).to_vec()).collect();
+        let (anchor, root) = anchor_and_root(&pool);
+        assert!(
+            unchecked(load(&pool, anchor, 0)).unwrap() & 0x3f > 1,
+            "levels"
+        );
+        let entries = if design == SLOT_BITMAP { 10 } else { 2 };
+        // The slots in their order: the first byte is their number.
+        let slots = load(&pool, root, 0);
+        let words: Vec<u64> = (1..=slots & 0xff)
+            .map(|position| entries + 2 * (slots >> (8 * position) & 0xff))
+            .collect();
+        let separators: Vec<u64> = words.iter().map(|word| load(&pool, root, *word)).collect();
+        assert!(separators.len() > 1, "{design}: {separators:?}");
+        let mut errors = 0;
+        for (position, word) in words.iter().copied().enumerate() {
+            let right = separators[position];
+            for wrong in [0, separators[0], 1 << 50] {
+                store(&pool, root, word, wrong);
+                let what = format!("{design}, {right} becomes {wrong}");
+                let mut changed = separators.clone();
+                changed[position] = wrong;
+                // A wrong separator that keeps the order is not noticed by reads.
+                let is_ordered = changed.is_sorted_by(|one, next| one < next);
+                for key in &keys {
+                    match tree.get(key) {
+                        Ok(found) => assert!(found.is_some() || is_ordered, "{what}: {key:x?}"),
+                        Err(error) => {
+                            assert!(error.is_corrupt(), "{what}: {error}");
+                            errors += 1;
+                        }
+                    }
+                    if let Ok(found) = tree.get_many(&[key]) {
+                        assert!(found[0].is_some() || is_ordered, "{what}: {key:x?}");
+                    }
+                }
+                for direction in [Direction::Forward, Direction::Reverse] {
+                    if let Ok(mut found) = keys_of(&*tree, direction) {
+                        found.sort_unstable();
+                        assert!(found == keys || is_ordered, "{what}, {direction:?}");
+                    }
+                }
+                store(&pool, root, word, right);
+            }
+        }
+        assert!(errors > 0);
+        assert_eq!(tree.check().unwrap(), []);
+    }
+}
+
 /// A leaf may be empty for a while, for example after a crash: a scan goes on behind it.
 #[test]
 fn a_scan_passes_an_empty_leaf() {

@@ -81,8 +81,10 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     ) -> Result<Item> {
         let mut tail = 0;
         if C::TIES && below.word == above.word {
+            let above = [above.word, above.value];
+            C::expect_key(guard, above)?;
             let mut key = Vec::new();
-            C::copy_key(guard, [above.word, above.value], &mut key)?;
+            C::copy_key(guard, above, &mut key)?;
             tail = checked(space.adopt(record::write(guard, &key, &[])?));
         }
         Ok(Item {

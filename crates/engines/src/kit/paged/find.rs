@@ -12,7 +12,7 @@ use super::log::Anchor;
 use super::{Format, Item, NodeKind, Order, Paged, PagedNode, unchecked};
 use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
-use crate::kit::scan::{Tied, Way};
+use crate::kit::scan::{Tied, Way, WordRange};
 
 /// How many slots are read as one word.
 const NARROW: usize = 8;
@@ -407,6 +407,75 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         self.node(guard, offset, NodeKind::Leaf)
     }
 
+    /// Refuses the way to a leaf if damage may have led there: the first words of the separators of
+    /// each inner node must ascend, and lie within the range of the node above, and the keys of the
+    /// separators beside the child must be sound. Returns the first words of the keys that the leaf
+    /// can have.
+    pub(super) fn expect_path(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<WordRange> {
+        let mut range = WordRange::default();
+        for step in path {
+            let node = self.node(guard, step.offset, NodeKind::Inner)?;
+            let order = self.order(guard, &node, self.format.live(guard, &node))?;
+            let mut last = None;
+            for slot in order.slots() {
+                let item = node.item(guard, slot);
+                range.expect(step.offset, item.word)?;
+                // A separator without a tail is the smallest key with its word.
+                let is_above = last.is_none_or(|last| {
+                    last < item.word || C::TIES && last == item.word && item.tail != 0
+                });
+                if !is_above {
+                    return Err(Error::corrupt(step.offset, "separators out of order"));
+                }
+                last = Some(item.word);
+            }
+            let sound_word = |position: usize| -> Result<u64> {
+                let item = node.item(guard, order.slot(position));
+                if Self::tail_of(&node, item)? != 0 {
+                    C::expect_key(guard, [item.word, item.tail])?;
+                }
+                Ok(item.word)
+            };
+            if step.position > order.count() {
+                return Err(Error::corrupt(
+                    step.offset,
+                    "an inner node without this child",
+                ));
+            }
+            let low = step.position.checked_sub(1);
+            let high = Some(step.position).filter(|position| *position < order.count());
+            range.low = low.map(sound_word).transpose()?.or(range.low);
+            range.high = high.map(sound_word).transpose()?.or(range.high);
+        }
+        Ok(range)
+    }
+
+    /// Refuses the answer that a key is absent if damage may have led to the leaf that does not
+    /// have it, or if the leaf has keys of another one.
+    #[inline(never)]
+    pub(super) fn expect_absent(
+        &self,
+        guard: &Guard<'_, M>,
+        key: C::Key<'_>,
+        leaf: &PagedNode<'_>,
+    ) -> Result<()> {
+        self.expect_entries(guard, leaf)?;
+        if !guard.verifies() {
+            return Ok(());
+        }
+        let mut path = Path::new();
+        let again = self.descend(guard, &Way::Key(key, Tied::UpTo), |step| path.push(step))?;
+        if again.offset != leaf.offset {
+            // A writer came between, so this read does not count.
+            return Ok(());
+        }
+        let range = self.expect_path(guard, &path)?;
+        for slot in bits(self.format.live(guard, leaf)) {
+            range.expect(leaf.offset, leaf.entries[slot][0].load(guard))?;
+        }
+        Ok(())
+    }
+
     /// Looks for a key in a leaf.
     #[inline(always)]
     pub(super) fn look(
@@ -470,7 +539,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |_| {})?;
             let found = self.look(&guard, &leaf, key)?.entry();
             if found.is_none() {
-                self.expect_entries(&guard, &leaf)?;
+                self.expect_absent(&guard, key, &leaf)?;
             }
             Ok((found, self.latch.lsn(leaf.offset)))
         })?;
@@ -526,7 +595,7 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             let leaf = self.node(guard, *offset, NodeKind::Leaf)?;
             *found = self.look(guard, &leaf, *key)?.entry();
             if found.is_none() {
-                self.expect_entries(guard, &leaf)?;
+                self.expect_absent(guard, *key, &leaf)?;
             }
             lsn = lsn.max(self.latch.lsn(*offset));
         }

@@ -27,6 +27,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
             self.format.mend(&guard, &leaf, || writing.change());
             let look = self.look(&guard, &leaf, key)?;
             if !holds::<M, C>(&guard, condition, look.entry())? {
+                if look.found.is_none() {
+                    self.expect_absent(&guard, key, &leaf)?;
+                }
                 let lsn = writing.end(&guard, self.latch.lsn(leaf.offset));
                 return Ok(Written::refused(lsn));
             }

@@ -19,6 +19,9 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
         let leaf = self.descend(&guard, &Way::Key(key, Tied::UpTo), |step| path.push(step))?;
         self.format.mend(&guard, &leaf, || writing.change());
         let look = self.look(&guard, &leaf, key)?;
+        if look.found.is_none() {
+            self.expect_absent(&guard, key, &leaf)?;
+        }
         let held = holds::<M, C>(&guard, condition, look.entry())?;
         let (slot, old) = match look.found {
             Some(found) if held => found,

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::find::Path;
 use super::{Format, Item, NodeKind, Paged, PagedNode};
 use crate::index::{Codec, Direction, EntryWords, VisitWords};
-use crate::kit::scan::{Goal, LeafCopy, Leaves, Tied, Way};
+use crate::kit::scan::{Goal, LeafCopy, Leaves, Tied, Way, expect_ascending};
 
 type Entries = SmallVec<[EntryWords; 64]>;
 
@@ -51,11 +51,20 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
                     Some((before, offset)) if before == version => {
                         self.node(&guard, offset, NodeKind::Leaf)?
                     }
-                    _ => self.descend(&guard, &Way::Key(from, Tied::UpTo), |_| {})?,
+                    _ => {
+                        let mut path = Path::new();
+                        let way = Way::Key(from, Tied::UpTo);
+                        let leaf = self.descend(&guard, &way, |step| path.push(step))?;
+                        if guard.verifies() {
+                            self.expect_path(&guard, &path)?;
+                        }
+                        leaf
+                    }
                 };
                 let link = Self::offset_in(&leaf, leaf.link().load(&guard))?;
                 self.prefetch(&guard, link, NodeKind::Leaf);
                 self.copy_entries(&guard, &leaf, &mut entries)?;
+                expect_ascending(&entries, leaf.offset)?;
                 Ok((version, link, self.latch.lsn(leaf.offset)))
             })?;
             let lsn = guard.left_to_caller(lsn);
@@ -108,6 +117,12 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             let leaf = self.descend(guard, &way, |step| path.push(step))?;
             self.copy_entries(guard, &leaf, &mut entries)?;
             copy.offset = leaf.offset;
+            if guard.verifies() {
+                let range = self.expect_path(guard, &path)?;
+                for end in entries.first().into_iter().chain(entries.last()) {
+                    range.expect(leaf.offset, end[0])?;
+                }
+            }
             let end = self.end_of(guard, &path, direction)?;
             copy.end = end
                 .map(|end| Self::key_of(guard, NodeKind::Inner, end))
