@@ -55,9 +55,10 @@ mod recover;
 mod room;
 mod stripes;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use medium::sync::ExclusiveGuard;
+use medium::sync::schedule::{self, Access, AccessKind};
 use medium::{Lsn, Medium};
 use pool::{BatchSlot, Guard, Pool};
 
@@ -67,7 +68,7 @@ use crate::engine::{CodecKind, Contract, EngineEntry};
 use crate::index::{Condition, Epochs, Index, Observed, check_entry, record};
 use crate::kit::write::Unpublished;
 use crate::versions::{
-    self, BatchChange, OldValue, ReadSet, StoreView, TransactionCheck, Versions,
+    self, BatchChange, OldValue, ReadSet, StoreView, TransactionCheck, Versions, VersionsFault,
 };
 use crate::{ErrorKind, Result};
 
@@ -314,6 +315,12 @@ struct LastWrites<'b> {
     immediate: Vec<Write<'b>>,
 }
 
+impl<'b> LastWrites<'b> {
+    fn all(&self) -> impl Iterator<Item = &Write<'b>> {
+        self.by_epochs.iter().chain(&self.immediate)
+    }
+}
+
 /// A stripe of a tree of a batch. All batches lock in this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct StripeToLock {
@@ -408,9 +415,19 @@ impl<'b> BatchRequest<'b> {
         for expected in &self.conditions {
             order.push(self.stripe_of(expected.tree, expected.key));
         }
-        order.sort_unstable();
+        if !self.has_fault(VersionsFault::StripesInAnyOrder) {
+            order.sort_unstable();
+        }
         order.dedup();
         order
+    }
+
+    /// Whether a test has planted this fault in the versions of the store.
+    fn has_fault(&self, fault: VersionsFault) -> bool {
+        match self.trees.first() {
+            Some(first) => first.tree.versions().store().faults().has(fault),
+            None => false,
+        }
     }
 
     fn stripe_of(&self, tree: usize, key: &[u8]) -> StripeToLock {
@@ -426,6 +443,9 @@ impl<'b> BatchRequest<'b> {
     fn try_lock_stripes(&self, order: &[StripeToLock]) -> Option<Vec<ExclusiveGuard<'_>>> {
         let mut locked = Vec::with_capacity(order.len());
         for at in order {
+            if self.has_fault(VersionsFault::StripesInAnyOrder) {
+                schedule::reach(Access::something::<Stripes>(AccessKind::Store));
+            }
             let stripe = self.trees[at.tree].stripes().lock(at.stripe)?;
             locked.push(stripe);
         }
@@ -472,6 +492,7 @@ impl<'b> BatchRequest<'b> {
             && let Some(read) = &transaction.epoch
             && let Some(epochs) = read.tree.epochs()
             && !epochs.is_durable(read.epoch)
+            && !self.has_fault(VersionsFault::ReadsOfEpochIgnored)
         {
             return Ok(Some(read.tree));
         }
@@ -533,7 +554,10 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
     /// Takes a stamp, if views may be open, and writes the batch. Returns the LSN that the caller
     /// waits for.
     fn run(&self) -> Result<Lsn> {
-        let unpublished = self.record_changes()?;
+        if self.batch.has_fault(VersionsFault::BatchBeforeRecord) {
+            return self.run_before_record();
+        }
+        let unpublished = self.record_changes(|write| self.read_old(write))?;
         let written = self.write();
         if self.pool.batch_slots().expect_whole().is_err() {
             match unpublished {
@@ -545,6 +569,23 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
         written
     }
 
+    /// A fault that tests plant: writes the batch, and takes the stamp then.
+    #[cold]
+    fn run_before_record(&self) -> Result<Lsn> {
+        let mut old_values = Vec::new();
+        for write in self.writes.all() {
+            old_values.push(self.read_old(write)?);
+        }
+        let old_values = RefCell::new(old_values.into_iter());
+        let written = self.write()?;
+        let next_old = |_: &Write<'_>| {
+            let next = old_values.borrow_mut().next();
+            Ok(next.expect("one for each write"))
+        };
+        drop(self.record_changes(next_old)?);
+        Ok(written)
+    }
+
     /// Lets no view open any more. The stripes of the batch are still locked, so a view that is being
     /// opened is not registered yet, or does not have the batch.
     fn refuse_views(&self) {
@@ -553,9 +594,18 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
         }
     }
 
+    /// The value that a write replaces.
+    fn read_old(&self, write: &Write<'_>) -> Result<OldValue> {
+        let tree = self.batch.trees[write.tree].tree;
+        OldValue::of(tree.beneath().read(write.key))
+    }
+
     /// Records what the batch replaces, if views may be open. A transaction is refused here if
     /// something that it has read has changed since.
-    fn record_changes(&self) -> Result<Option<versions::UnpublishedWrite<'_>>> {
+    fn record_changes(
+        &self,
+        read_old: impl Fn(&Write<'_>) -> Result<OldValue>,
+    ) -> Result<Option<versions::UnpublishedWrite<'_>>> {
         let Some(first) = self.batch.trees.first() else {
             return Ok(None);
         };
@@ -564,23 +614,15 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
         if !versions.is_on() && self.batch.transaction.is_none() {
             return Ok(None);
         }
-        let LastWrites {
-            by_epochs,
-            immediate,
-        } = &self.writes;
-        let writes: Vec<&Write<'_>> = by_epochs.iter().chain(immediate).collect();
-        let tree_of = |write: &Write<'_>| self.batch.trees[write.tree].tree;
+        let writes: Vec<&Write<'_>> = self.writes.all().collect();
         let changes: Vec<BatchChange<'_>> = writes
             .iter()
             .map(|write| BatchChange {
-                tree: tree_of(write).versions(),
+                tree: self.batch.trees[write.tree].tree.versions(),
                 key: write.key,
             })
             .collect();
-        let read_old = |index: usize| {
-            let write = writes[index];
-            OldValue::of(tree_of(write).beneath().read(write.key))
-        };
+        let read_old = |index: usize| read_old(writes[index]);
         let check = self.batch.transaction.map(|transaction| TransactionCheck {
             view: transaction.view,
             reads: transaction.reads,

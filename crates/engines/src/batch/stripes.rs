@@ -17,8 +17,8 @@
 //! 1. Its view is open, so the grace period after the switch is over: every write that holds a
 //!    share was told that a view is open, or asks after it has announced its share.
 //! 2. Versions stay on until the transaction is published ([`Versions::is_on`]).
-//! 3. A write that is told so gives its announced share back, and waits for a locked one, which the
-//!    lock of the transaction excludes.
+//! 3. A write that is told so gives its announced share back, waits for a locked one, which the lock
+//!    of the transaction excludes, and asks again.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -85,18 +85,15 @@ impl Stripes {
         (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - STRIPES.ilog2())) as usize
     }
 
-    /// A share of a stripe.
+    /// A share of a stripe that is announced, if the calling thread can announce one.
     #[inline(always)]
-    fn share(&self, stripe: usize) -> Share<'_> {
-        if !self.may_be_scheduled
-            && let Some(announced) = self.stripes[stripe].announce()
-        {
-            return announced;
+    fn announce(&self, stripe: usize) -> Option<Share<'_>> {
+        if self.may_be_scheduled {
+            return None;
         }
-        self.wait_for_share(stripe)
+        self.stripes[stripe].announce()
     }
 
-    #[cold]
     fn wait_for_share(&self, stripe: usize) -> Share<'_> {
         let share = Share::from(self.stripes[stripe].share());
         Versions::reach_switch();
@@ -240,9 +237,13 @@ impl Gate {
         if let Some(pool) = &self.throttled {
             pool.await_memory()?;
         }
-        let share = self.stripes.share(stripe);
+        let Some(share) = self.stripes.announce(stripe) else {
+            return self.enter_by_lock(stripe);
+        };
         if self.versions.store().is_on() {
-            return self.enter_beside_views(share, stripe);
+            // Transactions do not wait for announced shares.
+            drop(share);
+            return self.enter_by_lock(stripe);
         }
         self.batch_slots.expect_whole()?;
         Ok(Entered {
@@ -251,21 +252,20 @@ impl Gate {
         })
     }
 
-    /// Lets a write in that records what it replaces. It holds a locked share: transactions do not
-    /// wait for announced ones.
+    /// Lets a write in by a locked share.
     #[cold]
-    fn enter_beside_views<'g>(&'g self, share: Share<'g>, stripe: usize) -> Result<Entered<'g>> {
-        let share = if share.is_announced() {
-            drop(share);
-            self.stripes.wait_for_share(stripe)
-        } else {
-            share
-        };
+    fn enter_by_lock(&self, stripe: usize) -> Result<Entered<'_>> {
+        let versions = self.versions.store();
+        let mut too_early = None;
+        if versions.faults().has(VersionsFault::SwitchBeforeShare) {
+            Versions::reach_switch();
+            too_early = Some(versions.is_on());
+            Versions::reach_switch();
+        }
+        let share = self.stripes.wait_for_share(stripe);
+        let is_recorded = too_early.unwrap_or_else(|| versions.is_on());
         self.batch_slots.expect_whole()?;
-        Ok(Entered {
-            share,
-            is_recorded: true,
-        })
+        Ok(Entered { share, is_recorded })
     }
 
     /// A write to one key, which records what it replaces. The calling thread has the share of the
@@ -279,7 +279,8 @@ impl Gate {
         write: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         let versions = self.versions.store();
-        let key_lock = versions.lock_key(&self.versions, key);
+        let mut share = Some(share);
+        let mut key_lock = versions.lock_key(&self.versions, key);
         if versions.faults().has(VersionsFault::PublishBeforeRecord) {
             let old = read_old()?;
             let written = write()?;
@@ -287,6 +288,12 @@ impl Gate {
             return Ok(written);
         }
         let unpublished = versions.record_write(&self.versions, key, read_old)?;
+        if versions.faults().has(VersionsFault::KeyLockEndsEarly) {
+            key_lock = None;
+        }
+        if versions.faults().has(VersionsFault::ShareEndsEarly) {
+            share = None;
+        }
         let written = write();
         drop(unpublished);
         drop(key_lock);
@@ -426,14 +433,30 @@ impl StripedTree {
         if !versions.faults().has(VersionsFault::LoadWithoutStripes) {
             end.stripes = self.gate.stripes.lock_all();
         }
+        let is_too_early = versions.faults().has(VersionsFault::LoadBeforeEmpty);
+        if is_too_early {
+            self.record_load(end);
+        }
         if !self.tree.is_empty()? {
             return Err(ErrorKind::NotEmpty.into());
         }
-        Versions::reach_switch();
-        if versions.is_on() {
-            end.unpublished = Some(versions.record_load(&self.gate.versions));
+        if !is_too_early {
+            self.record_load(end);
         }
         Ok(())
+    }
+
+    /// Takes the stamp of a load, if a view may be open.
+    fn record_load<'s>(&'s self, end: &mut LoadEnd<'s>) {
+        let versions = self.gate.versions.store();
+        Versions::reach_switch();
+        if !versions.is_on() {
+            return;
+        }
+        let unpublished = versions.record_load(&self.gate.versions);
+        if !versions.faults().has(VersionsFault::NoWaitForLoad) {
+            end.unpublished = Some(unpublished);
+        }
     }
 }
 

@@ -457,11 +457,16 @@ impl TreeVersions {
             .and_then(|changes| changes.value_at(stamp, self.faults()));
         match (kept, load) {
             // The key had changed before the tree was loaded.
-            (Some(kept), Some(load)) if kept.until < load => Some(kept.old.clone()),
+            (Some(kept), Some(load)) if self.is_before_load(kept, load) => Some(kept.old.clone()),
             (_, Some(_)) => Some(OldValue::ABSENT),
             (Some(kept), None) => Some(kept.old.clone()),
             (None, None) => None,
         }
+    }
+
+    /// Whether a key had changed before its tree was loaded.
+    fn is_before_load(&self, kept: &KeptValue, load: Stamp) -> bool {
+        kept.until < load && !self.faults().has(VersionsFault::LoadBeatsChange)
     }
 
     /// The keys within `bounds` that have changed since `stamp`: those among the next `most` keys of
@@ -491,7 +496,7 @@ impl TreeVersions {
                 break;
             };
             if let Some(kept) = changes.value_at(stamp, self.faults())
-                && load.is_none_or(|load| kept.until < load)
+                && load.is_none_or(|load| self.is_before_load(kept, load))
             {
                 found.keys.push(ChangedKey {
                     key: Arc::clone(&key.bytes),

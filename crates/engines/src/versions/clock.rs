@@ -175,11 +175,11 @@ impl Clock {
     pub(super) fn is_idle_for(&self, linger: Duration) -> bool {
         let has_openers = self.openers > 0 && !self.faults.has(VersionsFault::OffIgnoresOpeners);
         let is_unused = self.views.is_empty() && !has_openers && self.unpublished_transactions == 0;
-        is_unused
-            && self.switch == Switch::On
-            && self
-                .idle_since
-                .is_some_and(|since| linger.is_zero() || since.elapsed() >= linger)
+        let was_unused = self
+            .idle_since
+            .is_some_and(|since| linger.is_zero() || since.elapsed() >= linger);
+        let ignores_views = self.faults.has(VersionsFault::OffIgnoresViews);
+        self.switch == Switch::On && (is_unused && was_unused || ignores_views)
     }
 
     /// Whether a view has a stamp from `from` on and below `until`.

@@ -404,17 +404,27 @@ impl Versions {
             has_more = self.lock_clock().forget(FORGOTTEN_AT_ONCE);
         }
         if self.linger.is_zero() {
-            self.switch_off_if_idle(&mut self.lock_clock());
+            let mut clock = self.lock_clock();
+            if self.faults.has(VersionsFault::OffInTwoSteps) && clock.is_idle_for(self.linger) {
+                drop(clock);
+                self.switch_off(&mut self.lock_clock());
+                return;
+            }
+            self.switch_off_if_idle(&mut clock);
         }
     }
 
     /// Switches versions off, if no view was open for some time.
     fn switch_off_if_idle(&self, clock: &mut Clock) {
         if clock.is_idle_for(self.linger) {
-            clock.switch = Switch::Off;
-            schedule::reach(Access::something::<Self>(AccessKind::Store));
-            self.is_on.store(false, Ordering::Release);
+            self.switch_off(clock);
         }
+    }
+
+    fn switch_off(&self, clock: &mut Clock) {
+        clock.switch = Switch::Off;
+        schedule::reach(Access::something::<Self>(AccessKind::Store));
+        self.is_on.store(false, Ordering::Release);
     }
 }
 

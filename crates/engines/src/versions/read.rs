@@ -26,6 +26,24 @@ impl StoreView {
         self.versions.faults
     }
 
+    /// The first step of a read.
+    #[inline]
+    fn begin_read(&self) -> Result<()> {
+        if self.faults().has(VersionsFault::LastCheckFirst) {
+            return self.expect_whole();
+        }
+        Ok(())
+    }
+
+    /// The last step of a read: checks that the view was not ended meanwhile.
+    #[inline]
+    fn end_read(&self) -> Result<()> {
+        if self.faults().has(VersionsFault::LastCheckFirst) {
+            return Ok(());
+        }
+        self.expect_whole()
+    }
+
     /// The value of `key` in this view. Does not wait. O(log n).
     ///
     /// # Errors
@@ -39,6 +57,7 @@ impl StoreView {
         if versions.is_made_after(self.stamp()) {
             return Ok(Observed::durable(None));
         }
+        self.begin_read()?;
         let are_changes_first = self.faults().has(VersionsFault::ChangesBeforeTree);
         let too_early = are_changes_first.then(|| versions.value_at(key, self.stamp()));
         // The tree first: see the module.
@@ -48,7 +67,7 @@ impl StoreView {
             Some(old) => old.into_read(),
             None => in_tree,
         };
-        self.expect_whole()?;
+        self.end_read()?;
         found
     }
 
@@ -65,6 +84,7 @@ impl StoreView {
         if versions.is_made_after(self.stamp()) {
             return Ok(Observed::durable(vec![None; keys.len()]));
         }
+        self.begin_read()?;
         let mut found = tree.read_many(keys)?;
         if !versions.is_unchanged_since(self.stamp()) {
             for (key, value) in keys.iter().zip(&mut found.value) {
@@ -75,7 +95,7 @@ impl StoreView {
                 }
             }
         }
-        self.expect_whole()?;
+        self.end_read()?;
         Ok(found)
     }
 
@@ -259,6 +279,16 @@ impl ViewScan<'_> {
             TreeState::AtEntry | TreeState::BeforeNext | TreeState::Ended => None,
         };
         let mut bounds = self.rest.clone();
+        if self.view.faults().has(VersionsFault::NoChangesBeforeFirst)
+            && matches!(self.known, Known::Nothing)
+            && self.tree.state == TreeState::AtEntry
+        {
+            let begin = match self.direction {
+                Direction::Forward => &mut bounds.lower,
+                Direction::Reverse => &mut bounds.upper,
+            };
+            *begin = Bound::Included(self.tree.scan.entry().0.to_vec());
+        }
         if let Some(last) = &last_read {
             let end = match self.direction {
                 Direction::Forward => &mut bounds.upper,
@@ -332,7 +362,7 @@ impl Scan for ViewScan<'_> {
                 self.read_changes();
             }
             let is_there = self.take_next()?;
-            self.view.expect_whole()?;
+            self.view.end_read()?;
             if !is_there {
                 self.entry = ScanEntry::None;
                 return Ok(false);

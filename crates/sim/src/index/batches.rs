@@ -504,7 +504,7 @@ struct PlainWords {
     at: u64,
 }
 
-const KEYS: usize = 8;
+pub(super) const KEYS: usize = 8;
 
 impl PlainWords {
     fn create(pool: &Pool<Sim>, name: &str) -> EngineResult<Self> {

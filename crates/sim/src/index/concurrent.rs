@@ -15,6 +15,16 @@ use super::{Caller, Condition, Entries, IndexSubject, OpenedIndex, text};
 use crate::schedule::{Concurrent, PartOf};
 use crate::subject::Complaint;
 
+/// Moves all records to other slabs, and frees what they leave.
+pub(super) fn evacuate(pool: &Pool<Sim>, tree: &dyn Index) -> engines::Result<()> {
+    tree.sync()?;
+    let _evacuation = pool.evacuate(pool::Evacuate::All, &BTreeSet::new());
+    let mut count = MoveCount::default();
+    tree.evacuate(pool::Evacuate::All, &mut count, &mut |_| Ok(true))?;
+    pool.reclaim();
+    Ok(())
+}
+
 impl IndexSubject {
     /// A range as a scan returns it; in order, and no key twice.
     fn entries(
@@ -38,16 +48,6 @@ impl IndexSubject {
         if pool.needs_mark() && tree.mark(&|| true)? {
             pool.finish_marking_later();
         }
-        Ok(())
-    }
-
-    /// Moves all records to other slabs, and frees what they leave.
-    fn evacuate(pool: &Pool<Sim>, tree: &dyn Index) -> engines::Result<()> {
-        tree.sync()?;
-        let _evacuation = pool.evacuate(pool::Evacuate::All, &BTreeSet::new());
-        let mut count = MoveCount::default();
-        tree.evacuate(pool::Evacuate::All, &mut count, &mut |_| Ok(true))?;
-        pool.reclaim();
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl IndexSubject {
                     .map(|()| Held(true))
             }
             Evacuate => match &opened.pool {
-                Some(pool) => Self::evacuate(pool, tree).map(|()| Held(true)),
+                Some(pool) => evacuate(pool, tree).map(|()| Held(true)),
                 None => return Err("not open".to_owned()),
             },
             Scan(from, to) => return self.entries(caller, from, to, Direction::Forward),

@@ -6,7 +6,7 @@
 
 use std::ops::Bound;
 
-use engines::batch::{EpochRead, TransactionReads};
+use engines::batch::{self, EpochRead, TransactionReads};
 use engines::index::{Bounds, Direction, Index};
 use engines::versions::{ReadSet, StoreView};
 use engines::{ErrorKind, Result as EngineResult};
@@ -14,7 +14,8 @@ use medium::Lsn;
 use medium::sim::Sim;
 
 use super::batches::{BatchOperation, BatchSubject, KeyState, NAMES, OpenedTrees};
-use super::batches::{key_bytes, number};
+use super::batches::{KEYS, key_bytes, number};
+use super::concurrent::evacuate;
 use super::text;
 use crate::explore::Explorer;
 use crate::options::ExplorationOptions;
@@ -35,6 +36,11 @@ pub enum ViewOperation {
     Transaction(Vec<ViewRead>, Vec<ComputedWrite>),
     /// Fills a tree with these keys and values, if it is empty.
     Load(usize, Vec<(u64, u64)>),
+    /// Moves all records of a tree to other slabs.
+    Move(usize),
+    /// A batch that cannot be finished: its last write goes to a key that the second tree, of plain
+    /// words, cannot hold.
+    Unfinished(Vec<KeyState>),
 }
 
 /// A read of a view.
@@ -61,9 +67,14 @@ pub enum ViewOutcome {
     Held(bool),
     /// The entries that each read has returned.
     Seen(Vec<Vec<(u64, u64)>>),
+    /// A batch is unfinished.
+    Refused,
 }
 
 type State = <BatchSubject as Subject>::State;
+
+/// A key that stands in the state of the second tree for a batch that is unfinished.
+const UNFINISHED: u64 = u64::MAX;
 
 /// Two trees in a pool, and views of them.
 pub struct ViewSubject {
@@ -237,10 +248,28 @@ impl ViewSubject {
             match self.attempt(opened, reads, writes) {
                 Ok(seen) => return Ok(ViewOutcome::Seen(seen)),
                 Err(error) if error.is_retryable() => {}
+                Err(error) if matches!(error.kind(), ErrorKind::BatchUnfinished) => {
+                    return Ok(ViewOutcome::Refused);
+                }
                 Err(error) => return Err(text(error)),
             }
         }
         Err(format!("{ATTEMPTS} conflicts, one after the other"))
+    }
+
+    /// Fails after it has written all but the last write.
+    fn write_unfinished(
+        &self,
+        opened: &OpenedTrees,
+        writes: &[KeyState],
+    ) -> Result<ViewOutcome, Complaint> {
+        let mut writes = writes.to_vec();
+        writes.push((1, KEYS as u64, Some(1)));
+        match self.batches.write_batch(opened, &writes, &[], None) {
+            Ok(_) => Err("the batch was finished".to_owned()),
+            Err(error) if error.is_corrupt() => Ok(ViewOutcome::Refused),
+            Err(error) => Err(text(error)),
+        }
     }
 
     fn load(tree: &dyn Index, entries: &[(u64, u64)]) -> Result<ViewOutcome, Complaint> {
@@ -276,6 +305,9 @@ impl Subject for ViewSubject {
     fn step(&self, state: &mut State, operation: &ViewOperation) -> ViewOutcome {
         match operation {
             ViewOperation::Write(write) => ViewOutcome::Held(self.batches.step(state, write)),
+            ViewOperation::Snapshot(_) if state[1].contains_key(&UNFINISHED) => {
+                ViewOutcome::Refused
+            }
             ViewOperation::Snapshot(reads) => {
                 ViewOutcome::Seen(reads.iter().map(|read| read.of(state)).collect())
             }
@@ -293,6 +325,13 @@ impl Subject for ViewSubject {
                 }
                 ViewOutcome::Held(is_empty)
             }
+            ViewOperation::Move(_) => ViewOutcome::Held(true),
+            ViewOperation::Unfinished(writes) => {
+                let torn = BatchOperation::Torn(writes.clone());
+                self.batches.step(state, &torn);
+                state[1].insert(UNFINISHED, 0);
+                ViewOutcome::Refused
+            }
         }
     }
 
@@ -304,7 +343,7 @@ impl Subject for ViewSubject {
             ViewOperation::Transaction(_, writes) => {
                 writes.iter().any(|write| is_immediate(write.0))
             }
-            ViewOperation::Load(..) => true,
+            ViewOperation::Load(..) | ViewOperation::Move(_) | ViewOperation::Unfinished(_) => true,
         };
         if is_durable {
             DurabilityContract::OnReturn
@@ -326,11 +365,18 @@ impl Subject for ViewSubject {
     }
 
     fn observe(&self, opened: &mut OpenedTrees) -> Result<State, Complaint> {
-        self.batches.observe(opened)
+        let mut state = self.batches.observe(opened)?;
+        if batch::expect_finished(&opened.pool).is_err() {
+            state[1].insert(UNFINISHED, 0);
+        }
+        Ok(state)
     }
 
     fn check(&self, opened: &mut OpenedTrees, state: &State) -> Result<(), Complaint> {
-        self.batches.check(opened, state)?;
+        // An unfinished batch has space that the next open frees.
+        if !state[1].contains_key(&UNFINISHED) {
+            self.batches.check(opened, state)?;
+        }
         // Nothing is kept without a view.
         let stat = opened.versions.stat();
         if stat.views == 0 && (stat.keys, stat.bytes) != (0, 0) {
@@ -359,6 +405,11 @@ impl Concurrent for ViewSubject {
             ViewOperation::Snapshot(reads) => self.with_view(opened, reads, &[]),
             ViewOperation::Transaction(reads, writes) => self.with_view(opened, reads, writes),
             ViewOperation::Load(tree, entries) => Self::load(&*opened.trees[*tree].0, entries),
+            ViewOperation::Move(tree) => {
+                evacuate(&opened.pool, &*opened.trees[*tree].0).map_err(text)?;
+                Ok(ViewOutcome::Held(true))
+            }
+            ViewOperation::Unfinished(writes) => self.write_unfinished(opened, writes),
         }
     }
 }

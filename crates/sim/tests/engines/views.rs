@@ -26,14 +26,19 @@ fn batch(writes: &[KeyState]) -> ViewOperation {
     Write(BatchOperation::Batch(writes.to_vec(), Vec::new()))
 }
 
-/// A program, and the state before it.
+/// A program, and how it is explored.
+#[derive(Clone)]
 struct Script {
     name: &'static str,
     threads: Vec<Vec<ViewOperation>>,
+    /// The trees with which it finds faults of the protocol.
+    kinds: [TreeKind; 2],
     /// The most bytes that old values may take.
     bytes_max: usize,
     /// The most preemptions of its schedules.
     preemptions_max: u32,
+    /// Whether each run is crashed as well.
+    crashes: bool,
 }
 
 impl Script {
@@ -41,20 +46,50 @@ impl Script {
         Self {
             name,
             threads,
+            kinds: WORDS,
             bytes_max: usize::MAX,
             preemptions_max: 2,
+            crashes: false,
+        }
+    }
+
+    fn with_kinds(self, kinds: [TreeKind; 2]) -> Self {
+        Self { kinds, ..self }
+    }
+
+    fn with_bytes_max(self, bytes_max: usize) -> Self {
+        Self { bytes_max, ..self }
+    }
+
+    fn with_preemptions_max(self, preemptions_max: u32) -> Self {
+        Self {
+            preemptions_max,
+            ..self
+        }
+    }
+
+    fn with_crashes(self) -> Self {
+        Self {
+            crashes: true,
+            ..self
         }
     }
 }
 
-/// Both trees have the keys 1 and 2.
+/// Both trees have the keys 1 and 2, durably.
 fn setup() -> Vec<ViewOperation> {
-    vec![batch(&[
+    let both = batch(&[
         (0, 1, Some(10)),
         (0, 2, Some(20)),
         (1, 1, Some(30)),
         (1, 2, Some(40)),
-    ])]
+    ]);
+    vec![both, sync()]
+}
+
+/// Ends the epoch, if a tree is durable by epochs.
+fn sync() -> ViewOperation {
+    Write(BatchOperation::Sync)
 }
 
 fn both(key: u64) -> Vec<ViewRead> {
@@ -66,36 +101,48 @@ fn both(key: u64) -> Vec<ViewRead> {
 fn scripts() -> Vec<Script> {
     let moved = batch(&[(0, 1, Some(5)), (1, 1, Some(6))]);
     let all = || vec![Range(0, 0, 7), RangeBack(0, 0, 7)];
-    let mut ended = Script::new(
-        "a view is ended while it reads",
-        vec![
-            vec![Snapshot(vec![Key(0, 1), Key(0, 2)])],
-            vec![put(0, 1, 11), put(0, 2, 21)],
-        ],
-    );
-    ended.bytes_max = 1;
-    let mut ended_later = Script::new(
-        "a view is ended by a second write",
-        vec![
-            vec![Snapshot(vec![Key(0, 1), Key(0, 1)])],
-            vec![put(0, 1, 11), put(0, 2, 21)],
-        ],
-    );
-    // One change fits.
-    ended_later.bytes_max = 250;
-    let mut lost_value = Script::new(
-        "a snapshot between two writers of one key",
-        vec![
-            vec![Snapshot(vec![Key(0, 1)])],
-            vec![put(0, 1, 11)],
-            vec![put(0, 1, 12), Snapshot(vec![Key(0, 1)])],
-        ],
-    );
-    lost_value.preemptions_max = 3;
     vec![
-        ended,
-        ended_later,
-        lost_value,
+        Script::new(
+            "a view is ended while it reads",
+            vec![
+                vec![Snapshot(vec![Key(0, 1), Key(0, 2)])],
+                vec![put(0, 1, 11), put(0, 2, 21)],
+            ],
+        )
+        .with_bytes_max(1),
+        Script::new(
+            "a view is ended by a second write",
+            vec![
+                vec![Snapshot(vec![Key(0, 1), Key(0, 1)])],
+                vec![put(0, 1, 11), put(0, 2, 21)],
+            ],
+        )
+        // One change fits.
+        .with_bytes_max(250),
+        Script::new(
+            "transactions whose views are ended",
+            vec![
+                vec![Transaction(both(1), vec![(0, 1, Some(1))])],
+                vec![Transaction(both(1), vec![(1, 1, Some(2))])],
+            ],
+        )
+        .with_bytes_max(1),
+        Script::new(
+            "a snapshot between two writers of one key",
+            vec![
+                vec![Snapshot(vec![Key(0, 1)])],
+                vec![put(0, 1, 11)],
+                vec![put(0, 1, 12), Snapshot(vec![Key(0, 1)])],
+            ],
+        )
+        .with_preemptions_max(3),
+        Script::new(
+            "two batches in opposite order",
+            vec![
+                vec![moved.clone()],
+                vec![batch(&[(1, 1, Some(7)), (0, 1, Some(8))])],
+            ],
+        ),
         Script::new(
             "two snapshots beside two writers",
             vec![
@@ -215,20 +262,18 @@ fn options() -> ExplorationOptions {
 fn explore(
     kinds: &[TreeKind; 2],
     script: &Script,
-    crashes: bool,
     fault: Option<VersionsFault>,
 ) -> Result<(), String> {
     let search = Search::Exhaustive {
         preemptions_max: script.preemptions_max,
     };
-    explore_by(kinds, script, search, crashes, fault)
+    explore_by(kinds, script, search, fault)
 }
 
 fn explore_by(
     kinds: &[TreeKind; 2],
     script: &Script,
     search: Search,
-    crashes: bool,
     fault: Option<VersionsFault>,
 ) -> Result<(), String> {
     let mut batches = BatchSubject::new(kinds.clone()).versions_bytes_max(script.bytes_max);
@@ -244,7 +289,7 @@ fn explore_by(
         .map_err(|failure| failure.to_string())?;
     let scheduling = Scheduling {
         search,
-        crashes,
+        crashes: script.crashes,
         ..Scheduling::default()
     };
     let program = Program::of(script.threads.clone());
@@ -257,8 +302,8 @@ fn explore_by(
 
 #[test]
 fn views_of_plain_words_under_all_schedules() {
-    for script in scripts() {
-        explore(&WORDS, &script, false, None).unwrap_or_else(|failure| panic!("{failure}"));
+    for script in scripts().into_iter().chain(of_words()) {
+        explore(&WORDS, &script, None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -267,7 +312,7 @@ fn loads() -> Vec<Script> {
     let empty = batch(&[(0, 1, None), (0, 2, None)]);
     let load = || Load(0, vec![(1, 50), (2, 51), (3, 52)]);
     let all = || Snapshot(vec![Range(0, 0, 7), Key(0, 1), RangeBack(0, 0, 7)]);
-    vec![
+    let scripts = vec![
         Script::new(
             "a snapshot beside a load",
             vec![vec![all()], vec![empty.clone(), load()]],
@@ -290,6 +335,58 @@ fn loads() -> Vec<Script> {
                 vec![empty, load()],
             ],
         ),
+    ];
+    let kinds = [TreeKind::Engine(Engine::RNTREE), TreeKind::PlainWords];
+    let scripts = scripts.into_iter();
+    scripts
+        .map(|script| script.with_kinds(kinds.clone()))
+        .collect()
+}
+
+/// Scripts that need trees of plain words.
+fn of_words() -> Vec<Script> {
+    vec![Script::new(
+        "a batch that cannot be finished",
+        vec![
+            vec![ViewOperation::Unfinished(vec![(0, 1, Some(5))])],
+            vec![
+                Snapshot(vec![Key(0, 1), Key(0, 1)]),
+                Snapshot(vec![Key(0, 1)]),
+            ],
+        ],
+    )]
+}
+
+/// Scripts that take long, for a single fault each.
+fn long() -> Vec<Script> {
+    vec![
+        Script::new(
+            "a snapshot beside a write that another one follows",
+            vec![
+                vec![Snapshot(vec![Key(0, 1), Key(0, 1)])],
+                vec![put(0, 1, 11)],
+                vec![put(0, 1, 12)],
+            ],
+        )
+        .with_preemptions_max(4),
+        Script::new(
+            "a snapshot beside a write that a batch follows",
+            vec![
+                vec![Snapshot(vec![Key(0, 1), Key(0, 1)])],
+                vec![put(0, 1, 11)],
+                vec![batch(&[(0, 1, Some(12))])],
+            ],
+        )
+        .with_preemptions_max(4),
+        Script::new(
+            "a snapshot that is opened at the end of a load",
+            vec![
+                vec![Snapshot(vec![Key(0, 1), Key(0, 1)])],
+                vec![batch(&[(0, 1, None), (0, 2, None)]), Load(0, vec![(1, 50)])],
+            ],
+        )
+        .with_kinds([TreeKind::Engine(Engine::RNTREE), TreeKind::PlainWords])
+        .with_preemptions_max(3),
     ]
 }
 
@@ -303,16 +400,28 @@ fn views_beside_bulk_loads() {
         ],
     ] {
         for script in loads() {
-            explore(&kinds, &script, false, None).unwrap_or_else(|failure| panic!("{failure}"));
+            explore(&kinds, &script, None).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }
 }
 
 /// Each fault of the protocol, and the script that finds it.
-const FAULTS: [(VersionsFault, &str); 23] = [
+const FAULTS: [(VersionsFault, &str); 39] = [
     (NoGracePeriod, "a snapshot beside two writers of one key"),
     (OpenerSkipsGracePeriod, "two snapshots beside two writers"),
     (NoKeyLock, "a snapshot between two writers of one key"),
+    (
+        KeyLockEndsEarly,
+        "a snapshot beside a write that another one follows",
+    ),
+    (
+        ShareEndsEarly,
+        "a snapshot beside a write that a batch follows",
+    ),
+    (
+        SwitchBeforeShare,
+        "a snapshot beside two writers of one key",
+    ),
     (
         ChangesBeforeTree,
         "a snapshot beside two writers of one key",
@@ -322,6 +431,8 @@ const FAULTS: [(VersionsFault, &str); 23] = [
         PublishBeforeRecord,
         "a snapshot beside two writers of one key",
     ),
+    (BatchBeforeRecord, "a snapshot beside a batch"),
+    (StripesInAnyOrder, "two batches in opposite order"),
     (
         StampThenRecord,
         "a transaction and a snapshot beside a writer",
@@ -329,34 +440,47 @@ const FAULTS: [(VersionsFault, &str); 23] = [
     (StampForEachWrite, "write skew"),
     (NoCheck, "write skew"),
     (CheckThenStamp, "write skew"),
+    (EndedViewCommits, "transactions whose views are ended"),
+    (ReadsOfEpochIgnored, "a transaction that rests on an epoch"),
     (RegisterLate, "a snapshot beside a batch"),
     (ValueNotKeptTwice, "two snapshots beside two writers"),
     (NewestChangeWins, "two snapshots beside two writers"),
     (OffIgnoresOpeners, "two snapshots beside two writers"),
+    (OffIgnoresViews, "two snapshots beside a writer"),
+    (OffInTwoSteps, "two snapshots beside a writer"),
     (ForgetTooMuch, "two snapshots beside two writers"),
     (NoLastCheck, "a view is ended while it reads"),
+    (LastCheckFirst, "a view is ended while it reads"),
     (ForgetBeforeMark, "a view is ended by a second write"),
     (RangeReadsChangesOnce, "ranges beside writers"),
     (NoChangesBehindLast, "ranges beside writers"),
+    (NoChangesBeforeFirst, "ranges beside writers"),
     (NoCheckOfRanges, "phantoms"),
     (LoadWithoutStripes, "a snapshot beside a load"),
     (LoadNotRecorded, "a snapshot beside a load"),
+    (LoadBeforeEmpty, "a load beside a single write"),
+    (
+        NoWaitForLoad,
+        "a snapshot that is opened at the end of a load",
+    ),
     (ChangeBeatsLoad, "a snapshot beside a load"),
+    (LoadBeatsChange, "a load after changes"),
+    (UnfinishedIsNoObstacle, "a batch that cannot be finished"),
+    (UnfinishedTooLate, "a batch that cannot be finished"),
 ];
 
 #[test]
 fn each_fault_of_the_protocol_is_found() {
+    let mut scripts = scripts();
+    scripts.extend(loads());
+    scripts.extend(of_words());
+    scripts.extend(long());
+    scripts.extend(of_epochs());
     let mut survived = Vec::new();
     for (fault, name) in FAULTS {
-        let mut scripts = scripts().into_iter().chain(loads());
-        let script = scripts.find(|script| script.name == name);
+        let script = scripts.iter().find(|script| script.name == name);
         let script = script.expect("the table names scripts");
-        let has_load = loads().iter().any(|load| load.name == name);
-        let kinds = match has_load {
-            true => [TreeKind::Engine(Engine::RNTREE), TreeKind::PlainWords],
-            false => WORDS,
-        };
-        if explore(&kinds, &script, false, Some(fault)).is_ok() {
+        if explore(&script.kinds, script, Some(fault)).is_ok() {
             survived.push(fault);
         }
     }
@@ -389,7 +513,7 @@ fn views_of_engines_under_random_schedules() {
                 depth: 3,
                 seed: common::setting("EVERLEAF_SEED", 1),
             };
-            explore_by(&kinds, script, search, false, None)
+            explore_by(&kinds, script, search, None)
                 .unwrap_or_else(|failure| panic!("{kinds:?}: {failure}"));
         }
     }
@@ -399,23 +523,16 @@ fn views_of_engines_under_random_schedules() {
 /// afterwards. Each fence is a moment at which a write is visible and not yet durable.
 #[test]
 fn crashes_in_transactions() {
-    let script = |name, threads| Script::new(name, threads);
     let scripts = [
-        script(
-            "two transactions",
-            vec![
-                vec![Transaction(both(1), vec![(0, 1, Some(1)), (1, 2, None)])],
-                vec![Transaction(both(2), vec![(1, 1, Some(2)), (0, 2, Some(3))])],
-            ],
-        ),
-        script(
+        two_transactions(),
+        Script::new(
             "a snapshot beside a transaction",
             vec![
                 vec![Transaction(both(1), vec![(0, 1, Some(1)), (1, 2, None)])],
                 vec![Snapshot(vec![Key(0, 1), Range(1, 0, 7)])],
             ],
         ),
-        script(
+        Script::new(
             "a snapshot beside single writes",
             vec![
                 vec![put(0, 1, 11), put(1, 1, 12)],
@@ -423,19 +540,100 @@ fn crashes_in_transactions() {
             ],
         ),
     ];
-    let immediate = [
+    let is_immediate = |kind: &TreeKind| match kind {
+        TreeKind::Engine(engine) => !engine.is_buffered(),
+        _ => true,
+    };
+    let mut kinds: Vec<[TreeKind; 2]> = vec![WORDS];
+    let pairs = common::pairs_or(&[
         [Engine::RNTREE, Engine::BZTREE],
         [Engine::WBTREE, Engine::CAWBT],
-    ];
-    let mut kinds: Vec<[TreeKind; 2]> = vec![WORDS];
-    kinds.extend(immediate.map(|pair| pair.map(TreeKind::Engine)));
+    ]);
+    kinds.extend(
+        pairs
+            .into_iter()
+            .filter(|pair| pair.iter().all(is_immediate)),
+    );
     for kinds in kinds {
-        for script in &scripts {
-            let all = Search::Exhaustive { preemptions_max: 1 };
-            for search in [all, Search::Sweep] {
-                explore_by(&kinds, script, search, true, None)
-                    .unwrap_or_else(|failure| panic!("{kinds:?}: {failure}"));
-            }
+        crash(&kinds, scripts.iter().cloned());
+    }
+}
+
+fn two_transactions() -> Script {
+    Script::new(
+        "two transactions",
+        vec![
+            vec![Transaction(both(1), vec![(0, 1, Some(1)), (1, 2, None)])],
+            vec![Transaction(both(2), vec![(1, 1, Some(2)), (0, 2, Some(3))])],
+        ],
+    )
+}
+
+/// Explores scripts with crashes.
+fn crash(kinds: &[TreeKind; 2], scripts: impl Iterator<Item = Script>) {
+    for script in scripts.map(Script::with_crashes) {
+        let preemptions_max = if common::is_thorough() { 2 } else { 1 };
+        let all = Search::Exhaustive { preemptions_max };
+        for search in [all, Search::Sweep] {
+            explore_by(kinds, &script, search, None)
+                .unwrap_or_else(|failure| panic!("{kinds:?}: {failure}"));
         }
+    }
+}
+
+/// Transactions beside epochs. The first tree is durable by epochs. Each single write to it is read
+/// by the transaction that follows, or its epoch is ended.
+fn of_epochs() -> Vec<Script> {
+    let kinds = [TreeKind::Engine(Engine::MASSTREE), TreeKind::PlainWords];
+    let scripts = vec![
+        Script::new(
+            "a transaction that rests on an epoch",
+            vec![
+                vec![
+                    put(0, 1, 11),
+                    Transaction(vec![Key(0, 1)], vec![(1, 1, Some(1))]),
+                ],
+                vec![Snapshot(both(1))],
+            ],
+        ),
+        Script::new(
+            "a transaction beside the end of its epoch",
+            vec![
+                vec![
+                    put(0, 1, 11),
+                    Transaction(vec![Range(0, 0, 7)], vec![(1, 1, Some(1))]),
+                ],
+                vec![sync()],
+            ],
+        ),
+        Script::new(
+            "a transaction of epochs alone",
+            vec![
+                vec![Transaction(
+                    vec![Key(0, 1)],
+                    vec![(0, 1, Some(1)), (0, 2, None)],
+                )],
+                vec![sync()],
+            ],
+        ),
+    ];
+    scripts
+        .into_iter()
+        .map(|script| script.with_kinds(kinds.clone()).with_crashes())
+        .collect()
+}
+
+/// The same with a tree that is durable by epochs: what a transaction has read of it is there
+/// whenever its writes to the other tree are.
+#[test]
+fn crashes_in_transactions_beside_epochs() {
+    let mut others = vec![Engine::RNTREE, Engine::MASSTREE];
+    if common::is_thorough() {
+        others = Engine::ALL.to_vec();
+    }
+    for other in others {
+        let kinds = [Engine::MASSTREE, other].map(TreeKind::Engine);
+        let scripts = of_epochs().into_iter().chain([two_transactions()]);
+        crash(&kinds, scripts);
     }
 }
