@@ -54,7 +54,7 @@ pub fn remove_byte_order_mark(line: &mut Vec<u8>) -> bool {
 }
 
 /// The types of a tree, as `--key-type` and `--value-type` name them.
-pub(crate) fn types_in_words(encodings: &Encodings) -> String {
+pub fn types_in_words(encodings: &Encodings) -> String {
     format!(
         "{} -> {}",
         type_name(&encodings.key),
@@ -63,7 +63,7 @@ pub(crate) fn types_in_words(encodings: &Encodings) -> String {
 }
 
 /// The type with this encoding, as `--key-type` names it. A type of a program's own keeps its name.
-pub(crate) fn type_name(encoding: &str) -> String {
+pub fn type_name(encoding: &str) -> String {
     let parts = encoding
         .strip_prefix('(')
         .and_then(|rest| rest.strip_suffix(')'));
@@ -84,7 +84,7 @@ pub(crate) fn type_name(encoding: &str) -> String {
 
 /// The same as [`types_in_words`], for the words by which an error of the library names types. Other
 /// words stay as they are.
-pub(crate) fn types_of_error(words: &str) -> String {
+pub fn types_of_error(words: &str) -> String {
     match words.split_once(" -> ") {
         Some((key, value)) => format!("{} -> {}", type_name(key), type_name(value)),
         None => words.to_owned(),
