@@ -26,8 +26,8 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
     Ok(quote! {
         #[automatically_derived]
         impl ::everleaf::for_derives::Versioned for #type_name {
-            const VERSIONS: ::everleaf::for_derives::Versions =
-                ::everleaf::for_derives::Versions::new(
+            const VERSIONS: ::everleaf::for_derives::ReadVersions =
+                ::everleaf::for_derives::ReadVersions::new(
                     #name,
                     #version,
                     &[#(<#older as ::everleaf::for_derives::Versioned>::VERSIONS),*],
@@ -35,7 +35,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         }
 
         // Computed in every build, so that versions that are mixed up are an error there.
-        const _: ::everleaf::for_derives::Versions =
+        const _: ::everleaf::for_derives::ReadVersions =
             <#type_name as ::everleaf::for_derives::Versioned>::VERSIONS;
 
         #[automatically_derived]

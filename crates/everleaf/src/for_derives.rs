@@ -44,18 +44,18 @@ pub fn take_number(rest: &mut &[u8]) -> Option<u32> {
 )]
 pub trait Versioned: EncodedValue {
     /// The type, and those that it reads.
-    const VERSIONS: Versions;
+    const VERSIONS: ReadVersions;
 }
 
 /// The name and version of a type, and those of the types that it reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Versions {
+pub struct ReadVersions {
     name: &'static str,
     version: u32,
-    older: &'static [Versions],
+    older: &'static [ReadVersions],
 }
 
-impl Versions {
+impl ReadVersions {
     /// For a type that reads the types `older`. Evaluated by the compiler.
     ///
     /// # Panics

@@ -272,7 +272,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::TypeMismatch`]: the tree has other encodings, or none;
+    /// [`ErrorKind::TypeMismatch`]: the tree has entries, and other encodings or none;
     /// [`ErrorKind::BadEncoding`]: the names are empty, have spaces, or have more than 272 bytes
     /// together; and the errors of [`Store::tree_with`].
     pub fn encoded_tree(
