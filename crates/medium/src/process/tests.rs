@@ -337,15 +337,20 @@ fn a_file_medium_that_is_dropped_in_a_child_goes_on_in_the_parent() {
     assert_eq!(test.file.metadata().unwrap().len(), 1 << 20);
 }
 
-/// The child has the mapping, and with it the file from which it was made.
-#[test]
-fn a_child_has_no_lock_of_a_reader() {
-    let test = TestFile::new();
+/// The file as a reader maps it.
+fn view_of(test: &TestFile) -> Dax {
     test.file.set_len(1 << 16).unwrap();
     let again = File::open(&test.path).unwrap();
     let mapped = File::open(&test.path).unwrap();
     let presence = Presence::beside(again, &mapped).unwrap();
-    let view = Dax::plain_view(&mapped, Some(presence)).unwrap();
+    Dax::plain_view(&mapped, Some(presence)).unwrap()
+}
+
+/// The child has the mapping, and with it the file from which it was made.
+#[test]
+fn a_child_has_no_lock_of_a_reader() {
+    let test = TestFile::new();
+    let view = view_of(&test);
     assert!(is_mapped(&test.file));
     let (begun, child_begun) = std::io::pipe().unwrap();
     let child = fork(ChildEnding::AtOnce, || {
@@ -361,4 +366,24 @@ fn a_child_has_no_lock_of_a_reader() {
     drop(view);
     assert!(!is_mapped(&test.file), "the child has the lock");
     child.kill();
+}
+
+/// Its parent unlocks nothing before it ends.
+#[test]
+fn a_child_of_a_killed_reader_has_no_lock() {
+    let test = TestFile::new();
+    let (begun, child_begun) = std::io::pipe().unwrap();
+    let (over, end) = std::io::pipe().unwrap();
+    in_child(|| {
+        let view = view_of(&test);
+        let child = fork(ChildEnding::AtOnce, || {
+            (&child_begun).write_all(&[0]).unwrap();
+            (&over).read_exact(&mut [0]).unwrap();
+        });
+        (&begun).read_exact(&mut [0]).unwrap();
+        assert!(is_mapped(&test.file));
+        std::mem::forget((view, child));
+    });
+    assert!(!is_mapped(&test.file), "the child has the lock");
+    (&end).write_all(&[0]).unwrap();
 }
