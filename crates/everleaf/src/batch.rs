@@ -223,18 +223,14 @@ impl Batch {
 
     /// A tree that the batch writes to, if all of these are durable by epochs. A batch that writes
     /// to any other tree is durable at the position that the write returns.
-    pub(crate) fn last_by_epochs(&self) -> Option<&Tree> {
-        let mut written = None;
+    pub(crate) fn tree_by_epochs(&self) -> Option<&Tree> {
         let of_writes = self.writes.iter().map(|write| write.tree);
         let of_ranges = self.ranges.iter().map(|range| range.tree);
-        for number in of_writes.chain(of_ranges) {
-            let tree = &self.trees[number];
-            if !tree.kind().engine.is_buffered() {
-                return None;
-            }
-            written = Some(tree);
+        let written = of_writes.chain(of_ranges).map(|number| &self.trees[number]);
+        if !written.clone().all(|tree| tree.kind().engine.is_buffered()) {
+            return None;
         }
-        written
+        Tree::that_ends_epoch(written)
     }
 
     fn number(&mut self, tree: &Tree) -> usize {
@@ -344,7 +340,7 @@ impl Store {
     pub fn write_pending(&self, batch: &Batch) -> Result<Pending<()>> {
         let lsn = self.write_ordered(batch)?;
         let pending = Pending::new((), lsn, &self.inner);
-        Ok(match batch.last_by_epochs() {
+        Ok(match batch.tree_by_epochs() {
             Some(tree) => pending.in_running_epoch(&tree.shared()),
             None => pending,
         })

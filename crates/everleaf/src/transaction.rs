@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engines::batch::{BatchRequest, BatchSize, EpochRead, TransactionReads, Write};
-use engines::index::{Bounds, Direction, Index, Observed, Scan, Value};
+use engines::index::{Bounds, Direction, Observed, Scan, Value};
 use engines::versions::{ReadSet, ReadSpan, StoreView};
 use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
@@ -85,7 +85,7 @@ struct EpochOfRead {
 impl Reads {
     /// Notes the epoch in which a tree is read, if it is durable by epochs. Called after the read.
     fn note_epoch(&mut self, tree: &Tree) {
-        let Some(epochs) = tree.striped().epochs() else {
+        let Some(epochs) = tree.striped().shared_epochs() else {
             return;
         };
         self.of_epoch = Some(EpochOfRead {
@@ -480,9 +480,13 @@ impl Transaction {
             .writes
             .iter()
             .all(|written| written.tree.kind().engine.is_buffered());
-        Ok(match self.writes.first() {
-            Some(written) if are_by_epochs => pending.in_running_epoch(&written.tree.shared()),
-            _ => pending,
+        if !are_by_epochs {
+            return Ok(pending);
+        }
+        let trees = self.writes.iter().map(|written| &written.tree);
+        Ok(match Tree::that_ends_epoch(trees) {
+            Some(tree) => pending.in_running_epoch(&tree.shared()),
+            None => pending,
         })
     }
 

@@ -442,6 +442,19 @@ impl Tree {
         self.striped.epochs().map(Epochs::epoch_stat)
     }
 
+    /// Of trees that are durable by epochs, one whose epochs are those of the pool; if all are
+    /// transient, one of these.
+    pub(crate) fn that_ends_epoch<'t>(trees: impl Iterator<Item = &'t Self>) -> Option<&'t Self> {
+        let mut found = None;
+        for tree in trees {
+            if tree.striped.shared_epochs().is_some() {
+                return Some(tree);
+            }
+            found = Some(tree);
+        }
+        found
+    }
+
     /// The counters of the engine since the tree was opened, by name. Each engine has counters of its
     /// own. None in a child that was forked after the open.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {

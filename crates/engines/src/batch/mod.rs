@@ -479,32 +479,41 @@ impl<'b> BatchRequest<'b> {
 
     /// A tree in whose epochs the batch must lie: one that it writes to; or, if all writes are
     /// immediate, one of which a condition or a transaction has read a state that a crash may take
-    /// back. All trees of a pool share their epochs, so one is enough. The conditions hold, and the
-    /// stripes are locked.
+    /// back. All trees of a pool but transient ones share their epochs, so one is enough. The
+    /// conditions hold, and the stripes are locked.
     fn tree_by_epochs(&self, writes: &LastWrites<'b>) -> Result<Option<&'b StripedTree>> {
-        if let Some(write) = writes.by_epochs.first() {
-            return Ok(Some(self.trees[write.tree].tree));
+        for write in &writes.by_epochs {
+            let tree = self.trees[write.tree].tree;
+            if tree.shared_epochs().is_some() {
+                return Ok(Some(tree));
+            }
         }
+        // The trees by epochs that are left are transient. A crash loses them wholly, so the writes
+        // to them need no epoch.
+        let transient = writes
+            .by_epochs
+            .first()
+            .map(|write| self.trees[write.tree].tree);
         if writes.immediate.is_empty() {
-            return Ok(None);
+            return Ok(transient);
         }
         if let Some(transaction) = &self.transaction
             && let Some(read) = &transaction.epoch
-            && let Some(epochs) = read.tree.epochs()
+            && let Some(epochs) = read.tree.shared_epochs()
             && !epochs.is_durable(read.epoch)
             && !self.has_fault(VersionsFault::ReadsOfEpochIgnored)
         {
             return Ok(Some(read.tree));
         }
         for expected in &self.conditions {
-            let Some(epochs) = self.trees[expected.tree].tree.epochs() else {
+            let Some(epochs) = self.trees[expected.tree].tree.shared_epochs() else {
                 continue;
             };
             if epochs.has_changed(expected.key)? {
                 return Ok(Some(self.trees[expected.tree].tree));
             }
         }
-        Ok(None)
+        Ok(transient)
     }
 
     /// Whether a write puts a record into its tree.
@@ -751,7 +760,8 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
         Ok(cleared)
     }
 
-    /// The epochs that the batch lies in, if it does; all trees of a pool share them.
+    /// The epochs that the batch lies in, if it does; all trees of a pool but transient ones share
+    /// them.
     fn epochs(&self) -> Option<&dyn Epochs> {
         self.tree_by_epochs?.epochs()
     }

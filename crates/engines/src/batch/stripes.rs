@@ -427,6 +427,11 @@ struct LoadEnd<'s> {
 }
 
 impl StripedTree {
+    /// The epochs of the pool, if the tree has a part in them. A transient tree has epochs of its own.
+    pub fn shared_epochs(&self) -> Option<&dyn Epochs> {
+        self.epochs().filter(|epochs| !epochs.is_transient())
+    }
+
     /// Takes what a load needs to be published: all stripes alone, and a stamp.
     fn end_load<'s>(&'s self, end: &mut LoadEnd<'s>) -> Result<()> {
         let versions = self.gate.versions.store();

@@ -740,6 +740,10 @@ pub trait Epochs {
     /// Those of damage and of keys that the tree cannot hold.
     fn has_changed(&self, key: &[u8]) -> Result<bool>;
 
+    /// Whether the tree is transient: it is lost with its process, and has no part in the epochs that
+    /// the other trees of its pool share.
+    fn is_transient(&self) -> bool;
+
     /// The number of the running epoch. O(1).
     fn running(&self) -> u64;
 

@@ -469,6 +469,10 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
         self.core.has_changed(key)
     }
 
+    fn is_transient(&self) -> bool {
+        self.core.mode == Mode::Transient
+    }
+
     fn running(&self) -> u64 {
         self.core.epochs.running()
     }

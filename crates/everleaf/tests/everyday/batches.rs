@@ -283,6 +283,70 @@ fn epochs(store: &Store) -> Result<u64> {
     Ok(tree.epoch_stat().unwrap().epochs)
 }
 
+/// A transient tree is lost with its process, and has epochs of its own. A batch once took these for
+/// those of the pool, so a crash could leave a part of its writes, or none of what it had read.
+#[test]
+fn a_transient_tree_takes_no_other_tree_out_of_its_epoch() -> Result<()> {
+    let folder = tempdir().unwrap();
+    let store = Options::new()
+        .manual_epochs()
+        .open(folder.path().join("a.pool"))?;
+    let kind = TreeOptions {
+        engine: Engine::MASSTREE,
+        ..TreeOptions::RECORDS
+    };
+    let transient = store.tree_with("transient", kind.with("mode", 2)?)?;
+    let by_epochs = tree_of(&store, Engine::MASSTREE)?;
+    let immediate = tree_of(&store, Engine::RNTREE)?;
+
+    let before = epochs(&store)?;
+    let mut batch = Batch::new();
+    for tree in [&transient, &by_epochs, &immediate] {
+        batch.put(tree, "key", "1");
+    }
+    store.write(&batch)?;
+    assert_eq!(epochs(&store)?, before + 1, "writes to all three");
+
+    by_epochs.put("key", "2")?;
+    let before = epochs(&store)?;
+    let mut batch = Batch::new();
+    batch
+        .put(&transient, "key", "2")
+        .expect(&by_epochs, "key", Some(b"2"))
+        .put(&immediate, "key", "2");
+    store.write(&batch)?;
+    assert_eq!(epochs(&store)?, before + 1, "a condition");
+
+    by_epochs.put("key", "3")?;
+    let before = epochs(&store)?;
+    let mut transaction = store.begin()?;
+    assert!(transaction.get(&by_epochs, "key")?.is_some());
+    assert!(transaction.get(&transient, "key")?.is_some());
+    transaction.put(&immediate, "key", "3")?;
+    transaction.commit()?;
+    assert_eq!(epochs(&store)?, before + 1, "a transaction");
+
+    let before = epochs(&store)?;
+    let mut batch = Batch::new();
+    batch
+        .put(&by_epochs, "key", "4")
+        .put(&transient, "key", "4");
+    store.write_pending(&batch)?.wait()?;
+    assert_eq!(epochs(&store)?, before + 1, "a pending batch");
+
+    let before = epochs(&store)?;
+    let mut batch = Batch::new();
+    batch
+        .put(&transient, "key", "5")
+        .put(&immediate, "key", "5");
+    store.write(&batch)?;
+    assert_eq!(epochs(&store)?, before, "no write needs an epoch");
+    for tree in [&transient, &by_epochs, &immediate] {
+        assert!(tree.get("key")?.is_some());
+    }
+    Ok(())
+}
+
 /// All writes of a batch are immediate, and its condition has read a tree that is durable by epochs.
 /// The batch once survived a crash that took back what it had read.
 #[test]
