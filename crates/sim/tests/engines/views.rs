@@ -492,6 +492,33 @@ fn each_fault_of_the_protocol_is_found() {
     assert!(survived.is_empty(), "not found: {survived:?}");
 }
 
+/// A record is moved to another slab while a view reads its key, both before and after the key is
+/// overwritten: the value in the tree may be the copy, and the old value may have been read from it.
+#[test]
+fn a_mover_beside_a_snapshot_and_a_writer() {
+    let script = Script::new(
+        "a mover beside a snapshot and a writer",
+        vec![
+            vec![ViewOperation::Move(0)],
+            vec![Snapshot(vec![Key(0, 1), Range(0, 0, 7), Key(0, 1)])],
+            vec![put(0, 1, 11)],
+        ],
+    );
+    for engine in Engine::ALL {
+        let kinds = [TreeKind::Engine(*engine), TreeKind::PlainWords];
+        let all = Search::Exhaustive { preemptions_max: 1 };
+        let random = Search::Random {
+            runs: if common::is_thorough() { 20_000 } else { 200 },
+            depth: 4,
+            seed: common::setting("EVERLEAF_SEED", 1),
+        };
+        for search in [all, random] {
+            explore_by(&kinds, &script, search, None)
+                .unwrap_or_else(|failure| panic!("{kinds:?}: {failure}"));
+        }
+    }
+}
+
 /// Pairs of engines, each of them once with one that is durable by epochs; all pairs in thorough
 /// runs.
 fn pairs() -> Vec<[TreeKind; 2]> {
