@@ -9,8 +9,8 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engines::batch::{BatchRequest, BatchSize, EpochRead, TransactionReads, Write};
-use engines::index::{Bounds, Direction, Observed, Scan, Value};
-use engines::versions::{ReadSet, ReadSpan, StoreView};
+use engines::index::{Bounds, Direction, Index, Observed, Scan, Value};
+use engines::versions::{MergedScan, ReadSet, ReadSpan, Source, StoreView};
 use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
 use parking_lot::Mutex;
@@ -691,10 +691,7 @@ impl ViewReads for Transaction {
                 Direction::Forward => bounds.upper,
                 Direction::Reverse => bounds.lower,
             },
-            direction,
-            scan,
-            beneath: Beneath::BeforeNext,
-            entry: EntryOf::None,
+            merged: MergedScan::new(scan, direction),
         }))
     }
 
@@ -771,29 +768,6 @@ impl<'v> OwnRange<'v> {
     }
 }
 
-/// Where the scan of the view beneath a transaction's range is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Beneath {
-    /// Its next entry was not asked for yet.
-    BeforeNext,
-    /// It is at an entry that was not returned yet.
-    AtEntry,
-    Ended,
-}
-
-/// The entry to which a transaction's range went last.
-#[derive(Clone, Copy)]
-enum EntryOf<'v> {
-    None,
-    /// It is that of the view.
-    View,
-    /// A key that the transaction has written.
-    Own {
-        key: &'v [u8],
-        value: &'v [u8],
-    },
-}
-
 /// A range of a transaction: the entries of its view, and its own writes. It notes how far it is
 /// read: an entry of the view that only shows that an own write comes first does not count.
 struct TransactionScan<'v> {
@@ -803,52 +777,30 @@ struct TransactionScan<'v> {
     own: OwnRange<'v>,
     /// The end of the range in the direction of the scan.
     end: Bound<Vec<u8>>,
-    direction: Direction,
-    scan: Box<dyn Scan + 'v>,
-    beneath: Beneath,
-    entry: EntryOf<'v>,
+    /// The entries of the view, and over them the own writes.
+    merged: MergedScan<'v, &'v [u8], &'v [u8]>,
 }
 
 impl TransactionScan<'_> {
-    /// Takes the next key of the two sources. `false` at the end of both. A key that the transaction
-    /// has removed gives [`EntryOf::None`].
+    /// Takes the next key of the view and the own writes. `false` at the end of both. A key that the
+    /// transaction has removed has no entry.
     fn take_next(&mut self) -> bool {
-        let Some(own) = self.own.next else {
-            if self.beneath == Beneath::Ended {
-                return false;
-            }
-            self.take_from_view();
-            return true;
-        };
-        if self.beneath == Beneath::AtEntry {
-            let beneath = self.scan.entry().0;
-            let order = match self.direction {
-                Direction::Forward => own.key.cmp(beneath),
-                Direction::Reverse => beneath.cmp(own.key),
-            };
-            if order.is_gt() {
-                self.take_from_view();
-                return true;
-            }
-            if order.is_eq() {
-                // The own write takes its place.
-                self.beneath = Beneath::BeforeNext;
+        let own = self.own.next;
+        match self.merged.take_next(own.map(|own| own.key)) {
+            Source::Neither => return false,
+            Source::Beneath => {}
+            Source::Over => {
+                self.own.advance();
+                if let Some(OwnWrite {
+                    key,
+                    value: Some(value),
+                }) = own
+                {
+                    self.merged.set_over(key, value);
+                }
             }
         }
-        self.own.advance();
-        self.entry = match own.value {
-            Some(value) => EntryOf::Own {
-                key: own.key,
-                value,
-            },
-            None => EntryOf::None,
-        };
         true
-    }
-
-    fn take_from_view(&mut self) {
-        self.beneath = Beneath::BeforeNext;
-        self.entry = EntryOf::View;
     }
 
     /// Notes that the range was read up to here.
@@ -862,43 +814,28 @@ impl TransactionScan<'_> {
 impl Scan for TransactionScan<'_> {
     fn advance(&mut self) -> Result<bool> {
         loop {
-            if self.beneath == Beneath::BeforeNext {
-                let advanced = self.transaction.note_failure(self.scan.advance());
-                let is_at_entry = match advanced {
-                    Ok(is_at_entry) => is_at_entry,
-                    Err(error) => {
-                        // The transaction may decide by the error, which any key may have caused.
-                        self.note(self.end.as_ref().map(Vec::as_slice));
-                        return Err(error);
-                    }
-                };
-                self.beneath = if is_at_entry {
-                    Beneath::AtEntry
-                } else {
-                    Beneath::Ended
-                };
+            let advanced = self.merged.advance_beneath();
+            if let Err(error) = self.transaction.note_failure(advanced) {
+                // The transaction may decide by the error, which any key may have caused.
+                self.note(self.end.as_ref().map(Vec::as_slice));
+                return Err(error);
             }
             if !self.take_next() {
-                self.entry = EntryOf::None;
                 self.note(self.end.as_ref().map(Vec::as_slice));
                 return Ok(false);
             }
-            if !matches!(self.entry, EntryOf::None) {
-                self.note(Bound::Included(self.entry().0));
+            if let Some((key, _)) = self.merged.entry() {
+                self.note(Bound::Included(key));
                 return Ok(true);
             }
         }
     }
 
     fn entry(&self) -> (&[u8], &[u8]) {
-        match self.entry {
-            EntryOf::None => (&[], &[]),
-            EntryOf::View => self.scan.entry(),
-            EntryOf::Own { key, value } => (key, value),
-        }
+        self.merged.entry().unwrap_or_default()
     }
 
     fn lsn(&self) -> Lsn {
-        self.scan.lsn()
+        self.merged.beneath().lsn()
     }
 }

@@ -14,6 +14,17 @@ pub enum Direction {
     Reverse,
 }
 
+impl Direction {
+    /// The order in which two keys come.
+    #[inline]
+    pub fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
+        match self {
+            Self::Forward => one.cmp(other),
+            Self::Reverse => other.cmp(one),
+        }
+    }
+}
+
 /// A range of byte-string keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bounds {

@@ -56,6 +56,7 @@
 mod changes;
 mod clock;
 mod fault;
+mod merge;
 mod read;
 mod read_set;
 mod record;
@@ -75,6 +76,7 @@ pub use self::changes::{OldValue, Stamp, TreeVersions};
 pub use self::clock::{OpenView, VersionsStat};
 pub(crate) use self::fault::PlantedFault;
 pub use self::fault::VersionsFault;
+pub use self::merge::{BeneathState, MergedScan, Source};
 pub use self::read_set::{ReadSet, ReadSpan};
 pub(crate) use self::record::{BatchChange, TransactionCheck, UnpublishedWrite};
 

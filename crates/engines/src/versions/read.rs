@@ -1,13 +1,13 @@
 //! Reading a tree as it was when a view was opened.
 
-use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use medium::Lsn;
 
-use super::changes::{ChangedKey, OldValue, Stamp, TreeVersions};
+use super::changes::{ChangedKey, Stamp, TreeVersions};
+use super::merge::{BeneathState, MergedScan, Source};
 use super::{PlantedFault, StoreView, VersionsFault};
 use crate::Result;
 use crate::index::{Bounds, Direction, Index, Observed, Scan, Value};
@@ -110,26 +110,13 @@ impl StoreView {
         bounds: Bounds,
         direction: Direction,
     ) -> Result<Box<dyn Scan + 'i>> {
-        let is_empty = versions.is_made_after(self.stamp());
         let scan = tree.cursor(bounds.clone(), direction)?;
-        Ok(Box::new(ViewScan {
-            view: self,
-            versions,
-            rest: bounds,
-            direction,
-            tree: TreeSide {
-                scan,
-                state: if is_empty {
-                    TreeState::Ended
-                } else {
-                    TreeState::BeforeNext
-                },
-            },
-            changes: VecDeque::new(),
-            known: if is_empty { Known::All } else { Known::Nothing },
-            entry: ScanEntry::None,
-            lsn: Lsn::DURABLE,
-        }))
+        let mut scan = ViewScan::new(self, versions, scan, bounds, direction);
+        if versions.is_made_after(self.stamp()) {
+            scan.merged.end_beneath();
+            scan.known = Known::All;
+        }
+        Ok(Box::new(scan))
     }
 }
 
@@ -139,31 +126,6 @@ enum Known {
     Nothing,
     UpTo(Arc<[u8]>),
     All,
-}
-
-/// The entry to which a scan went last.
-enum ScanEntry {
-    None,
-    /// It is that of the tree.
-    OfTree,
-    /// A key that has changed since, and its old value.
-    Changed(Arc<[u8]>, Value),
-}
-
-/// Where the scan of the tree is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum TreeState {
-    /// Its next entry was not asked for yet.
-    BeforeNext,
-    /// It is at an entry that was not returned yet.
-    AtEntry,
-    Ended,
-}
-
-/// The scan of the tree beneath.
-struct TreeSide<'i> {
-    scan: Box<dyn Scan + 'i>,
-    state: TreeState,
 }
 
 /// A range of a view: the entries of the tree, with the keys that have changed since as they were.
@@ -177,28 +139,37 @@ struct ViewScan<'i> {
     /// The part of the range behind the last key that was returned or skipped. Kept up to date only
     /// where the changes are read.
     rest: Bounds,
-    direction: Direction,
-    tree: TreeSide<'i>,
+    /// The entries of the tree, and over them the keys that have changed since.
+    merged: MergedScan<'i, Arc<[u8]>, Value>,
     /// The next keys that have changed, as far as they are known.
     changes: VecDeque<ChangedKey>,
     known: Known,
-    entry: ScanEntry,
     lsn: Lsn,
 }
 
-impl ViewScan<'_> {
-    /// The order of two keys in the direction of the scan.
-    fn compare(&self, one: &[u8], other: &[u8]) -> Ordering {
-        match self.direction {
-            Direction::Forward => one.cmp(other),
-            Direction::Reverse => other.cmp(one),
+impl<'i> ViewScan<'i> {
+    fn new(
+        view: &'i StoreView,
+        versions: &'i Arc<TreeVersions>,
+        scan: Box<dyn Scan + 'i>,
+        bounds: Bounds,
+        direction: Direction,
+    ) -> Self {
+        Self {
+            view,
+            versions,
+            rest: bounds,
+            merged: MergedScan::new(scan, direction),
+            changes: VecDeque::new(),
+            known: Known::Nothing,
+            lsn: Lsn::DURABLE,
         }
     }
 
     /// Notes that the range goes on behind this key.
     fn go_on_behind(&mut self, key: &[u8]) {
         let behind = Bound::Excluded(key.to_vec());
-        match self.direction {
+        match self.merged.direction() {
             Direction::Forward => self.rest.lower = behind,
             Direction::Reverse => self.rest.upper = behind,
         }
@@ -207,28 +178,21 @@ impl ViewScan<'_> {
     /// Goes to the next entry of the tree. If that is the first of a new batch, or the end, the
     /// changes have to be read again.
     fn advance_tree(&mut self) -> Result<()> {
-        let is_new_batch = self.tree.scan.entries_ahead() == 0;
+        let is_new_batch = self.merged.beneath().entries_ahead() == 0;
         let is_first = matches!(self.known, Known::Nothing);
         let faults = self.view.faults();
         let are_read_again = is_first || !faults.has(VersionsFault::RangeReadsChangesOnce);
         if is_new_batch && are_read_again {
             self.forget_changes();
         }
-        let advanced = self.tree.scan.advance();
-        if advanced.is_err() {
-            // The scan of the tree does not say any more where it is, so this one ends.
-            self.entry = ScanEntry::None;
+        if let Err(error) = self.merged.advance_beneath() {
+            // This scan ends with that of the tree.
+            self.merged.clear_entry();
             self.changes.clear();
             self.known = Known::All;
-            self.tree.state = TreeState::Ended;
+            return Err(error);
         }
-        let is_there = advanced?;
-        self.lsn = self.lsn.max(self.tree.scan.lsn());
-        self.tree.state = if is_there {
-            TreeState::AtEntry
-        } else {
-            TreeState::Ended
-        };
+        self.lsn = self.lsn.max(self.merged.beneath().lsn());
         Ok(())
     }
 
@@ -236,29 +200,33 @@ impl ViewScan<'_> {
     fn forget_changes(&mut self) {
         // The last key that was returned or skipped lies before the next one of the changes, and
         // before the next entry of the tree.
-        let last = match &self.entry {
-            ScanEntry::None => None,
-            ScanEntry::OfTree => Some(self.tree.scan.entry().0.to_vec()),
-            ScanEntry::Changed(key, _) => Some(key.to_vec()),
-        };
-        if let Some(last) = last {
+        if let Some((last, _)) = self.merged.entry() {
+            let last = last.to_vec();
             self.go_on_behind(&last);
         }
         // The scan of the tree has no entry while it advances, nor after an error.
-        self.entry = ScanEntry::None;
+        self.merged.clear_entry();
         self.changes.clear();
         self.known = Known::Nothing;
     }
 
-    /// Whether the changes are known up to the entry of the tree, or to the end.
+    /// The entry of the tree that was not taken yet.
+    fn tree_entry(&self) -> Option<&[u8]> {
+        match self.merged.state() {
+            BeneathState::AtEntry => Some(self.merged.beneath().entry().0),
+            BeneathState::BeforeNext | BeneathState::Ended => None,
+        }
+    }
+
+    /// Whether the changes are known up to the next key.
     fn are_changes_known(&self) -> bool {
         match &self.known {
             Known::All => true,
             Known::Nothing => false,
-            Known::UpTo(key) => {
-                self.tree.state == TreeState::AtEntry
-                    && self.compare(self.tree.scan.entry().0, key).is_le()
-            }
+            Known::UpTo(key) => match self.tree_entry() {
+                Some(entry) => self.merged.direction().compare(entry, key).is_le(),
+                None => false,
+            },
         }
     }
 
@@ -269,39 +237,29 @@ impl ViewScan<'_> {
             let key = Arc::clone(key);
             self.go_on_behind(&key);
         }
-        let reads_all = self.view.faults().has(VersionsFault::RangeReadsChangesOnce);
-        let last_read: Option<Arc<[u8]>> = match self.tree.state {
-            TreeState::AtEntry if !reads_all => {
-                let scan = &self.tree.scan;
-                let last = scan.last_key_ahead().unwrap_or_else(|| scan.entry().0);
-                Some(Arc::from(last))
-            }
-            TreeState::AtEntry | TreeState::BeforeNext | TreeState::Ended => None,
-        };
+        let direction = self.merged.direction();
+        let faults = self.view.faults();
         let mut bounds = self.rest.clone();
-        if self.view.faults().has(VersionsFault::NoChangesBeforeFirst)
-            && matches!(self.known, Known::Nothing)
-            && self.tree.state == TreeState::AtEntry
-        {
-            let begin = match self.direction {
-                Direction::Forward => &mut bounds.lower,
-                Direction::Reverse => &mut bounds.upper,
+        let mut last_read: Option<Arc<[u8]>> = None;
+        if let Some(entry) = self.tree_entry() {
+            let (begin, end) = match direction {
+                Direction::Forward => (&mut bounds.lower, &mut bounds.upper),
+                Direction::Reverse => (&mut bounds.upper, &mut bounds.lower),
             };
-            *begin = Bound::Included(self.tree.scan.entry().0.to_vec());
+            if !faults.has(VersionsFault::RangeReadsChangesOnce) {
+                let last = self.merged.beneath().last_key_ahead().unwrap_or(entry);
+                *end = Bound::Included(last.to_vec());
+                last_read = Some(Arc::from(last));
+            }
+            if faults.has(VersionsFault::NoChangesBeforeFirst)
+                && matches!(self.known, Known::Nothing)
+            {
+                *begin = Bound::Included(entry.to_vec());
+            }
         }
-        if let Some(last) = &last_read {
-            let end = match self.direction {
-                Direction::Forward => &mut bounds.upper,
-                Direction::Reverse => &mut bounds.lower,
-            };
-            *end = Bound::Included(last.to_vec());
-        }
-        let found = self.versions.changes_within(
-            &bounds,
-            self.direction,
-            self.view.stamp(),
-            CHANGES_AT_ONCE,
-        );
+        let found =
+            self.versions
+                .changes_within(&bounds, direction, self.view.stamp(), CHANGES_AT_ONCE);
         self.changes.extend(found.keys);
         self.known = match found.up_to.or(last_read) {
             Some(key) => Known::UpTo(key),
@@ -309,44 +267,37 @@ impl ViewScan<'_> {
         };
         if found.is_loaded_since {
             // What the tree holds came with the load.
-            self.tree.state = TreeState::Ended;
+            self.merged.end_beneath();
         }
     }
 
     /// Takes the next key from the changes and the tree. `false` at the end of both. The key may
-    /// have been absent: then the entry is [`ScanEntry::None`].
+    /// have been absent: then there is no entry.
     fn take_next(&mut self) -> Result<bool> {
-        let order = match self.changes.front() {
-            None => Ordering::Greater,
-            Some(_) if self.tree.state == TreeState::Ended => Ordering::Less,
-            Some(change) => self.compare(&change.key, self.tree.scan.entry().0),
-        };
         let ends_early = self.view.faults().has(VersionsFault::NoChangesBehindLast);
-        if self.tree.state == TreeState::Ended && (order.is_gt() || ends_early) {
-            return Ok(false);
+        if ends_early && self.merged.state() == BeneathState::Ended {
+            self.changes.clear();
         }
-        if order.is_gt() {
-            self.tree.state = TreeState::BeforeNext;
-            self.entry = ScanEntry::OfTree;
-            return Ok(true);
-        }
-        if order.is_eq() {
-            self.tree.state = TreeState::BeforeNext;
-        }
-        if let Some(ChangedKey { key, old }) = self.changes.pop_front() {
-            self.take_changed(key, old)?;
+        let changed = self.changes.front().map(|changed| &*changed.key);
+        match self.merged.take_next(changed) {
+            Source::Neither => return Ok(false),
+            Source::Beneath => {}
+            Source::Over => {
+                if let Some(changed) = self.changes.pop_front() {
+                    self.take_changed(changed)?;
+                }
+            }
         }
         Ok(true)
     }
 
-    fn take_changed(&mut self, key: Arc<[u8]>, old: OldValue) -> Result<()> {
-        // It stays so if the old value cannot be read.
-        self.entry = ScanEntry::None;
+    fn take_changed(&mut self, changed: ChangedKey) -> Result<()> {
+        let ChangedKey { key, old } = changed;
         self.go_on_behind(&key);
         let old = old.into_read()?;
         self.lsn = self.lsn.max(old.lsn);
         if let Some(value) = old.value {
-            self.entry = ScanEntry::Changed(key, value);
+            self.merged.set_over(key, value);
         }
         Ok(())
     }
@@ -355,7 +306,7 @@ impl ViewScan<'_> {
 impl Scan for ViewScan<'_> {
     fn advance(&mut self) -> Result<bool> {
         loop {
-            if self.tree.state == TreeState::BeforeNext {
+            if self.merged.state() == BeneathState::BeforeNext {
                 self.advance_tree()?;
             }
             while !self.are_changes_known() {
@@ -364,21 +315,16 @@ impl Scan for ViewScan<'_> {
             let is_there = self.take_next()?;
             self.view.end_read()?;
             if !is_there {
-                self.entry = ScanEntry::None;
                 return Ok(false);
             }
-            if !matches!(self.entry, ScanEntry::None) {
+            if self.merged.has_entry() {
                 return Ok(true);
             }
         }
     }
 
     fn entry(&self) -> (&[u8], &[u8]) {
-        match &self.entry {
-            ScanEntry::None => (&[], &[]),
-            ScanEntry::OfTree => self.tree.scan.entry(),
-            ScanEntry::Changed(key, value) => (key, value),
-        }
+        self.merged.entry().unwrap_or_default()
     }
 
     fn lsn(&self) -> Lsn {
