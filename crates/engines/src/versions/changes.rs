@@ -25,6 +25,9 @@ pub type Stamp = u64;
 const KEY_BYTES: usize = 96;
 /// Bytes that an old value takes beside its content, about.
 const VALUE_BYTES: usize = 80;
+/// Bytes of old values after which a range reads no more of them at once: they are copied, and
+/// writes wait meanwhile.
+const BYTES_AT_ONCE: usize = 1 << 20;
 /// The changes of a tree that are kept in the order of their stamps.
 const RECENT_CHANGES: usize = 64;
 
@@ -470,7 +473,7 @@ impl TreeVersions {
     }
 
     /// The keys within `bounds` that have changed since `stamp`: those among the next `most` keys of
-    /// which changes are kept.
+    /// which changes are kept, and fewer if their old values are large.
     pub(super) fn changes_within(
         &self,
         bounds: &Bounds,
@@ -487,6 +490,7 @@ impl TreeVersions {
         found.is_loaded_since = load.is_some();
 
         let mut keys = changes.within(bounds);
+        let mut bytes = 0;
         for examined in 0.. {
             let next = match direction {
                 Direction::Forward => keys.next(),
@@ -498,12 +502,13 @@ impl TreeVersions {
             if let Some(kept) = changes.value_at(stamp, self.faults())
                 && load.is_none_or(|load| self.is_before_load(kept, load))
             {
+                bytes += kept.old.bytes();
                 found.keys.push(ChangedKey {
                     key: Arc::clone(&key.bytes),
                     old: kept.old.clone(),
                 });
             }
-            if examined + 1 == most {
+            if examined + 1 == most || bytes >= BYTES_AT_ONCE {
                 found.up_to = Some(Arc::clone(&key.bytes));
                 break;
             }

@@ -220,6 +220,10 @@ impl<'i> ViewScan<'i> {
 
     /// Whether the changes are known up to the next key.
     fn are_changes_known(&self) -> bool {
+        // All changes up to the last one of the list are in it.
+        if !self.changes.is_empty() {
+            return true;
+        }
         match &self.known {
             Known::All => true,
             Known::Nothing => false,
@@ -331,3 +335,6 @@ impl Scan for ViewScan<'_> {
         self.lsn
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,13 +1,16 @@
 //! A transaction compares its reads with the writes that come while it commits.
 
+use std::cell::Cell;
 use std::ops::Bound;
+use std::sync::Weak;
 
 use medium::{Dax, Process, Sim};
 
 use super::super::changes::ChangedLately;
 use super::*;
 use crate::ErrorKind;
-use crate::index::Direction;
+use crate::index::{Bounds, Direction, Observed, Value};
+use crate::versions::WritesUnderWay;
 
 fn tree() -> Arc<TreeVersions> {
     TreeVersions::of_existing(&Versions::new::<Dax>(usize::MAX, Process::current()))
@@ -114,4 +117,80 @@ fn versions_stay_on_until_a_transaction_is_published() {
     drop(committed.unwrap());
     write(&tree, &[b"other"]);
     assert!(!tree.store().is_on());
+}
+
+/// Until a view is open, a write of the same key may be under way that has not seen the switch. So a
+/// value that was read before could be older than the one that the write replaces.
+#[test]
+fn the_old_value_is_read_only_while_a_view_is_open() {
+    let tree = tree();
+    // Versions stay on after the view is closed.
+    drop(tree.store().open().unwrap());
+    assert!(tree.store().is_on());
+    let never = || -> Result<OldValue> { panic!("no view is open") };
+    drop(tree.store().record_write(&tree, b"key", never).unwrap());
+    let never = |_| -> Result<OldValue> { panic!("no view is open") };
+    let change = BatchChange {
+        tree: &tree,
+        key: b"key",
+    };
+    drop(tree.store().record_batch(&[change], never, None).unwrap());
+
+    let _view = tree.store().open().unwrap();
+    let is_read = Cell::new(false);
+    let absent = || {
+        is_read.set(true);
+        Ok(OldValue::ABSENT)
+    };
+    drop(tree.store().record_write(&tree, b"key", absent).unwrap());
+    assert!(is_read.get());
+}
+
+/// A tree whose writes under way are waited for.
+struct AskedTree {
+    versions: Arc<TreeVersions>,
+    views: Mutex<Vec<usize>>,
+}
+
+impl WritesUnderWay for AskedTree {
+    fn wait_for_writes(&self) {
+        let views = self.versions.store().stat().views;
+        self.views.lock().push(views);
+    }
+}
+
+#[test]
+fn a_view_is_registered_after_the_grace_period() {
+    let asked = Arc::new(AskedTree {
+        versions: tree(),
+        views: Mutex::new(Vec::new()),
+    });
+    let store = asked.versions.store();
+    let weak: Weak<dyn WritesUnderWay> = Arc::downgrade(&asked) as _;
+    store.add_tree(weak);
+    let first = store.open().unwrap();
+    // There is no grace period while versions are on.
+    drop(store.open().unwrap());
+    drop(first);
+    assert_eq!(*asked.views.lock(), [0]);
+}
+
+/// A range copies old values while writes wait.
+#[test]
+fn large_old_values_are_read_in_several_steps() {
+    let tree = tree();
+    let view = tree.store().open().unwrap();
+    let stamp = view.stamp();
+    let large = || {
+        let value = Value::from_vec(vec![0; 300 << 10]);
+        OldValue::of(Ok(Observed::durable(Some(value))))
+    };
+    for key in 0..10_u8 {
+        drop(tree.store().record_write(&tree, &[key], large).unwrap());
+    }
+    for (direction, last) in [(Direction::Forward, 3), (Direction::Reverse, 6)] {
+        let found = tree.changes_within(&Bounds::all(), direction, stamp, 256);
+        assert_eq!(found.keys.len(), 4);
+        assert_eq!(found.up_to.as_deref(), Some(&[last][..]));
+    }
 }
