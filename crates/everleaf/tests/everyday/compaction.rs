@@ -269,8 +269,7 @@ fn a_store_that_compacts_itself_is_closed_by_its_last_user() {
 /// Entries of the pool that is nearly full.
 const KEYS: u32 = 6000;
 
-/// A pool that is nearly full: what threads overwrite meanwhile finds room again, although the runs
-/// of `masstree` that are to be emptied take no new records.
+/// Threads overwrite entries meanwhile: each new record finds room, and no old value is read.
 #[test]
 fn overwrites_find_room_during_a_slow_compaction() {
     let folder = folder();
@@ -320,4 +319,73 @@ fn overwrites_find_room_during_a_slow_compaction() {
         drop(tree);
         store.close().unwrap();
     }
+}
+
+/// Fills a pool, and removes two of three entries. While a compaction, which is so slow that it hardly
+/// moves anything, keeps new records away from the slabs that it empties, half of the entries are put
+/// back. They fit only if these slabs are used again in a full pool. Returns the first refusal.
+fn put_back_beside_a_slow_compaction(engine: Engine) -> Option<String> {
+    let folder = folder();
+    let path = folder.path().join(engine.name);
+    let options = Options::new()
+        .medium(MediumChoice::Dax)
+        .limit_bytes(4 << 20)
+        .manual_epochs();
+    let store = options.open(&path).unwrap();
+    let kind = TreeOptions {
+        engine,
+        ..TreeOptions::RECORDS
+    };
+    let tree = store.tree_with("tree", kind).unwrap();
+    let mut entries = 0;
+    while let Ok(()) = tree.put(key(entries), value(entries)) {
+        entries += 1;
+        if entries % 500 == 0 {
+            store.sync().unwrap();
+        }
+    }
+    assert!(entries > 1000, "{}: {entries} entries", engine.name);
+    let removed: Vec<u32> = (0..entries).filter(|number| number % 3 != 0).collect();
+    for number in &removed {
+        assert!(tree.remove(key(*number)).unwrap());
+    }
+    store.sync().unwrap();
+    let has_begun = Arc::new(AtomicBool::new(false));
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let mut refused = None;
+    std::thread::scope(|scope| {
+        let begun = Arc::clone(&has_begun);
+        let ended = Arc::clone(&has_ended);
+        let goes_on = move |_| {
+            begun.store(true, Ordering::Relaxed);
+            !ended.load(Ordering::Relaxed)
+        };
+        let slow = CompactOptions::new().moves_per_second(20);
+        let store = &store;
+        let mover =
+            scope.spawn(move || medium::progress::watched(goes_on, || store.compact_with(slow)));
+        assert!(wait_until(|| has_begun.load(Ordering::Relaxed)));
+        for number in removed.iter().take(removed.len() / 2) {
+            if let Err(error) = tree.put(key(*number), value(*number)) {
+                refused = Some(format!("{}: {number} of {entries}: {error}", engine.name));
+                break;
+            }
+        }
+        has_ended.store(true, Ordering::Relaxed);
+        // In a full pool it may find no room for copies.
+        drop(mover.join().unwrap());
+    });
+    assert_eq!(store.check().unwrap(), []);
+    refused
+}
+
+/// A full pool once refused records although there was room for them in the slabs, or in the runs of
+/// `masstree`, that a compaction was about to empty.
+#[test]
+fn a_full_pool_takes_the_room_that_a_compaction_empties() {
+    let mut refused = Vec::new();
+    for engine in MOVING {
+        refused.extend(put_back_beside_a_slow_compaction(engine));
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
 }
