@@ -29,6 +29,7 @@ pub(crate) fn cores() -> usize {
 pub mod batch;
 pub mod bztree;
 pub mod cawbt;
+pub mod copies;
 pub mod engine;
 pub mod index;
 pub mod kit;

@@ -21,8 +21,11 @@ pub(crate) trait Backend: Send + Sync {
     fn roots(&self) -> Result<Roots>;
     /// The copy of the header that the open has written anew.
     fn header_mended(&self) -> Option<LostCopy>;
+    /// No tree may be dropped meanwhile.
     fn lost_copies(&self) -> Result<Vec<LostCopy>>;
-    fn mend_copies(&self) -> Result<Vec<LostCopy>>;
+    /// No tree may be dropped meanwhile. `had_lost_epochs` says whether a copy of the numbers of
+    /// epochs was lost before the open.
+    fn mend_copies(&self, had_lost_epochs: bool) -> Result<Vec<LostCopy>>;
     fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>>;
     fn create_tree(
         &self,
@@ -172,11 +175,15 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn lost_copies(&self) -> Result<Vec<LostCopy>> {
-        Pool::lost_copies(self)
+        let mut lost = Pool::lost_copies(self)?;
+        lost.extend(engines::copies::lost_copies(self)?);
+        Ok(lost)
     }
 
-    fn mend_copies(&self) -> Result<Vec<LostCopy>> {
-        Pool::mend_copies(self)
+    fn mend_copies(&self, had_lost_epochs: bool) -> Result<Vec<LostCopy>> {
+        let mut mended = Pool::mend_copies(self)?;
+        mended.extend(engines::copies::mend_copies(self, had_lost_epochs)?);
+        Ok(mended)
     }
 
     fn find_tree(&self, name: &str) -> Result<Option<TreeRoot>> {

@@ -12,6 +12,7 @@ use engines::{Error, ErrorKind, Result};
 use medium::file::InPlace;
 use medium::{FileLock, FilePlace, Lsn, MediumError, Process, Survives};
 use parking_lot::{Mutex, MutexGuard};
+use pool::LostCopy;
 
 use crate::backend::{Backend, StoreOpening};
 use crate::background::Background;
@@ -50,6 +51,8 @@ pub(crate) struct OpenStore {
     /// Where the pool's file lies, if it has a name.
     pub(crate) place: Option<FilePlace>,
     pub(crate) recovery: Recovery,
+    /// The copies of the numbers of epochs that were lost before the open, which may have mended them.
+    lost_epochs: Vec<LostCopy>,
     pub(crate) opening: StoreOpening,
     /// The work that the store does by itself, if the options say so.
     duty: OnceLock<StoreDuty>,
@@ -213,6 +216,7 @@ impl OpenStore {
             path: path.to_owned(),
             place,
             recovery: recovered.recovery,
+            lost_epochs: recovered.lost_epochs,
             opening,
             duty: OnceLock::new(),
             background: recovered.background,
@@ -310,6 +314,19 @@ impl OpenStore {
     pub(crate) fn backend(&self) -> Result<&dyn Backend> {
         self.expect_own_process()?;
         Ok(&*self.backend)
+    }
+
+    /// Whether a copy of the numbers of epochs was lost before the open.
+    pub(crate) fn had_lost_epochs(&self) -> bool {
+        !self.lost_epochs.is_empty()
+    }
+
+    /// The copies that were lost before the open, those that the open has mended included.
+    pub(crate) fn lost_before(&self) -> Result<Vec<LostCopy>> {
+        let mut lost = Vec::new();
+        lost.extend(self.backend()?.header_mended());
+        lost.extend(self.lost_epochs.iter().cloned());
+        Ok(lost)
     }
 
     /// Locks the open trees.

@@ -32,7 +32,7 @@ use engines::batch::Unfinished;
 use engines::engine::{Host, Settings};
 use engines::index::Index;
 use engines::{Error, Result};
-use pool::Pool;
+use pool::{LostCopy, Pool};
 
 use crate::backend::{OpenTree, StoreOpening};
 use crate::background::{Background, UnmarkedTree};
@@ -132,6 +132,8 @@ pub(crate) type OpenTrees = BTreeMap<String, OpenTree>;
 /// The results that an open hands to the store.
 pub(crate) struct Recovered {
     pub(crate) recovery: Recovery,
+    /// The copies of the numbers of epochs that were lost before the open.
+    pub(crate) lost_epochs: Vec<LostCopy>,
     /// All whole trees after a crash; none after a clean close.
     pub(crate) trees: OpenTrees,
     /// The thread that marks the trees or reads the bitmaps, if that is left to one.
@@ -153,6 +155,8 @@ pub(crate) struct Terms<'o> {
 /// Recovers a pool in the steps that the module's documentation lists.
 pub(crate) fn recover<M: Host>(pool: &Pool<M>, terms: Terms<'_>) -> Result<Recovered> {
     let after_crash = pool.needs_mark();
+    // A tree that is opened writes both copies.
+    let lost_epochs = engines::copies::lost_of_epochs(pool)?;
     let mut opened = Opened {
         pool,
         terms,
@@ -175,6 +179,7 @@ pub(crate) fn recover<M: Host>(pool: &Pool<M>, terms: Terms<'_>) -> Result<Recov
             duration: terms.start.elapsed(),
             damaged: opened.damaged,
         },
+        lost_epochs,
         trees: opened.trees,
         background,
     })

@@ -760,33 +760,37 @@ impl Store {
         self.at(Ok(found))
     }
 
-    /// Lost redundancy: the copies of the pool's header and of its root table that are damaged or
+    /// Lost redundancy: the copies of the pool's header, of its root table, of the numbers of epochs
+    /// and of words of trees of [`Engine::MASSTREE`](crate::Engine::MASSTREE) that are damaged or
     /// outdated while the other copy is whole. Nothing is lost yet. [`Store::mend_copies`] writes
     /// them anew.
     ///
-    /// An open for writing mends the header itself, so a damaged copy of it is found only in a store
-    /// that is only read. After a crash, copies that are merely outdated are left out: a crash in the
-    /// middle of a change leaves such copies. O(trees).
+    /// An open for writing mends the header itself, and with the first tree of `MASSTREE` the numbers
+    /// of epochs, so a damaged copy of these is found only in a store that is only read. After a
+    /// crash, copies that are merely outdated are left out: a crash in the middle of a change leaves
+    /// such copies. O(trees).
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
     pub fn lost_copies(&self) -> Result<Vec<LostCopy>> {
         let backend = self.at(self.inner.backend())?;
+        // No tree is dropped meanwhile.
+        let _trees = self.at(self.inner.trees())?;
         let mut lost = Vec::new();
         if self.inner.source.is_some() {
-            // The open has mended the header in memory only.
-            lost.extend(backend.header_mended());
+            // The open has mended these in memory only.
+            lost = self.at(self.inner.lost_before())?;
         }
-        lost.extend(self.at(backend.lost_copies())?);
+        add_copies(&mut lost, self.at(backend.lost_copies())?);
         if self.inner.recovery.after_crash {
             lost.retain(|copy| !copy.is_outdated);
         }
         Ok(lost)
     }
 
-    /// Writes the copies of the header and of the root table that are damaged or outdated anew, each
-    /// from the other copy. Returns those that were written, also by the open. If both copies are
-    /// damaged, both stay as they are. Durable when this returns. O(trees).
+    /// Writes the copies that [`Store::lost_copies`] names anew, each from the other copy. Returns
+    /// those that were written, also by the open. If both copies are damaged, both stay as they are.
+    /// Durable when this returns. O(trees).
     ///
     /// # Errors
     /// [`ErrorKind::ReadOnly`] if the store is only read; [`ErrorKind::Medium`] if the medium failed;
@@ -794,9 +798,15 @@ impl Store {
     pub fn mend_copies(&self) -> Result<Vec<LostCopy>> {
         self.at(self.inner.expect_writable())?;
         let backend = self.at(self.inner.backend())?;
-        let mut mended = Vec::new();
-        mended.extend(backend.header_mended());
-        mended.extend(self.at(backend.mend_copies())?);
+        let mut mended = self.at(self.inner.lost_before())?;
+        {
+            // No tree is dropped meanwhile.
+            let _trees = self.at(self.inner.trees())?;
+            add_copies(
+                &mut mended,
+                self.at(backend.mend_copies(self.inner.had_lost_epochs()))?,
+            );
+        }
         // With deferred durability the copies are not durable yet.
         self.at(backend.sync())?;
         Ok(mended)
@@ -831,5 +841,14 @@ impl std::fmt::Debug for Store {
             .debug_struct("Store")
             .field("path", &self.inner.path)
             .finish_non_exhaustive()
+    }
+}
+
+/// Adds those copies that are not among the others yet.
+fn add_copies(copies: &mut Vec<LostCopy>, others: Vec<LostCopy>) {
+    for other in others {
+        if copies.iter().all(|copy| copy.offset != other.offset) {
+            copies.push(other);
+        }
     }
 }

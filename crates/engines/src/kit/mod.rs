@@ -22,6 +22,7 @@
 //! it needs.
 
 pub mod chain;
+pub(crate) mod copies;
 pub mod entries;
 pub(crate) mod epochs;
 pub mod gather;

@@ -20,13 +20,13 @@ use crate::kit::on_threads;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a segment: a whole slab of the pool.
-const SEGMENT_BYTES: usize = 65_472;
+pub(super) const SEGMENT_BYTES: usize = 65_472;
 /// Bytes before the first entry of a segment; words 0 and 1 lead to the next segment.
 const SEGMENT_HEADER_BYTES: u64 = 64;
 /// Bytes before the node in an entry.
 const ENTRY_HEADER_BYTES: u64 = 64;
 /// Segments of one shard before an epoch is ended early, and a batch fails.
-const SEGMENTS_MAX: usize = 1024;
+pub(super) const SEGMENTS_MAX: usize = 1024;
 
 /// The external log of a tree.
 pub(super) struct ExternalLog {

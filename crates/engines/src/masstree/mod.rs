@@ -98,6 +98,7 @@ mod allocator;
 mod cells;
 mod changed;
 mod check;
+mod copies;
 mod core;
 mod entry;
 mod external_log;
@@ -125,6 +126,7 @@ mod value_log;
 mod version;
 mod write;
 
+pub(crate) use copies::{mend_epochs, visit_lost_words};
 pub(crate) use entry::ENTRY;
 pub use options::{MassTreeOptions, Mode};
 use std::marker::PhantomData;

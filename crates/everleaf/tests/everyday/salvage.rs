@@ -939,6 +939,54 @@ fn a_lost_copy_is_reported_and_mended() -> Result<()> {
     Ok(())
 }
 
+/// A tree of masstree rests on words that are kept twice. The open of the tree mends some of them, so
+/// that no check found the damage any more.
+#[test]
+fn a_lost_word_of_masstree_is_reported_and_mended() -> Result<()> {
+    let ClosedPool {
+        folder: _folder,
+        path,
+        bytes: whole,
+    } = pool_of(Engine::MASSTREE, |number| format!("key {number:03}"));
+    // The first root word of the tree in slot 0 is the offset of its anchor.
+    let root = 0x3000 + 8 * 18;
+    let anchor = u64::from_le_bytes(whole[root..root + 8].try_into().unwrap());
+    let anchor = (anchor & ((1 << 48) - 1)) as usize;
+    // The running epoch, the one that was dropped, and a failed one.
+    let epochs = [0x2200, 0x2800].map(|copy| [copy, copy + 16, copy + 64]);
+    // The number of shards, the epochs of recovery, the first segment of a log.
+    let words = [48, 64, 80, 128].map(|word| [anchor + word, anchor + word + 8]);
+    for at in epochs.iter().flatten().chain(words.iter().flatten()) {
+        let mut bytes = whole.clone();
+        bytes[*at + 7] ^= 0xa5;
+        bytes[*at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let read = || Options::new().read_only(true).open(&path);
+        let store = read()?;
+        assert!(store.check()?.is_empty(), "{at:#x}");
+        let lost = store.lost_copies()?;
+        let offsets: Vec<u64> = lost.iter().map(|copy| copy.offset).collect();
+        let expected = match *at {
+            0x2200..0x2800 => 0x2200,
+            0x2800..0x3000 => 0x2800,
+            word => word as u64,
+        };
+        assert_eq!(offsets, [expected], "{at:#x}: {lost:?}");
+        drop(store);
+        assert!(fs::read(&path).unwrap() == bytes, "a check writes nothing");
+        let store = opened(&path)?;
+        assert_eq!(store.open_tree("t")?.len()?, 200);
+        assert_eq!(store.mend_copies()?, lost, "{at:#x}");
+        assert!(store.lost_copies()?.is_empty());
+        store.close()?;
+        let store = read()?;
+        assert_eq!(store.lost_copies()?, [], "{at:#x}");
+        assert_eq!(store.check()?, [], "{at:#x}");
+        assert_eq!(store.open_tree("t")?.len()?, 200);
+    }
+    Ok(())
+}
+
 /// The keys that damage costs are named by their neighbours.
 #[test]
 fn lost_keys_lie_between_the_keys_that_a_salvage_names() -> Result<()> {

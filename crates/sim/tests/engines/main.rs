@@ -13,6 +13,7 @@ mod exhaustive;
 mod marks;
 mod masstree;
 mod masstree_batches;
+mod masstree_copies;
 mod masstree_trees;
 mod moved_last;
 mod pmwcas;

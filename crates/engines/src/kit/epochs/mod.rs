@@ -46,7 +46,7 @@ use pool::{Guard, Pool};
 use crate::Result;
 use barrier::{Barrier, Pass};
 use of_pool::FAILED_SWEPT_AT;
-pub(crate) use of_pool::{Joined, Member, PoolEpochs, has_left, is_complete};
+pub(crate) use of_pool::{Joined, Member, PoolEpochs, has_left, is_complete, lost_copies};
 
 /// The state that a thread needs to write: the list of changed lines, and the state of the parts of
 /// a tree. It lies in cache lines of its own.

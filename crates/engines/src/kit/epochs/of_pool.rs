@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use medium::sync::schedule::AccessKind;
 use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedLock, hand_over};
 use medium::{Lsn, Medium, MediumError};
-use pool::{Guard, Pool};
+use pool::{Guard, LostCopy, Pool};
 
 use super::ticker::{SweepProgress, Ticker};
 use super::words::{self, EpochState, FAILED_MAX};
@@ -158,6 +158,23 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             running: written.running,
             failed: written.failed.into_iter().filter(is_used).collect(),
         })
+    }
+
+    /// Writes a lost copy of the numbers of epochs anew, and returns the report of it. If a tree has
+    /// written the copy since, as `was_lost` says, that becomes durable, too: the first numbers of a
+    /// session are not, as long as nothing else is written. The caller fences, and waits until that is
+    /// durable.
+    pub(crate) fn mend(&self, guard: &Guard<'_, M>, was_lost: bool) -> Result<Option<LostCopy>> {
+        // Only a thread that holds this lock writes the numbers.
+        let _state = self.state.lock();
+        if was_lost {
+            words::flush(guard)?;
+        }
+        let Some((copy, lost)) = words::lost_copy(guard)? else {
+            return Ok(None);
+        };
+        words::mend(guard, copy)?;
+        Ok(Some(lost))
     }
 
     /// Adds the tree that `open` makes or recovers. Its first epoch is `first` or a later one.
@@ -578,6 +595,16 @@ fn wake_tasks<M: Medium>(pool: &Pool<M>, ended: Option<EndedEpoch>) -> Result<()
 /// The tree was closed or dropped: an operation that needs its epochs fails.
 pub(crate) fn has_left() -> MediumError {
     MediumError::Failed("the tree was closed meanwhile".to_owned())
+}
+
+/// The copies of the epochs' numbers that are lost.
+///
+/// # Errors
+/// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if the file ends before them.
+pub(crate) fn lost_copies<M: Medium>(guard: &Guard<'_, M>) -> Result<Vec<LostCopy>> {
+    let mut lost = Vec::new();
+    lost.extend(words::lost_copy(guard)?.map(|(_, copy)| copy));
+    Ok(lost)
 }
 
 /// Whether an epoch of a pool has ended, and not failed. To be called before any tree is opened,

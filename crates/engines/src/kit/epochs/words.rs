@@ -6,8 +6,9 @@
 //! counts.
 
 use medium::{Medium, Word, node};
-use pool::{EPOCHS, Guard};
+use pool::{EPOCHS, Guard, LostCopy};
 
+use crate::kit::copies::write_anew;
 use crate::kit::{checked, unchecked};
 use crate::{Error, Result};
 
@@ -27,6 +28,9 @@ node! {
         failed: [Word; FAILED_MAX],
     }
 }
+
+/// Words of a copy.
+const EPOCH_WORDS: usize = size_of::<EpochWords>() / 8;
 
 const _: () =
     assert!(size_of::<EpochWords>() == 512 && std::mem::offset_of!(EpochWords, failed) == 64);
@@ -168,4 +172,40 @@ pub(super) fn write_clean<M: Medium>(guard: &Guard<'_, M>) -> Result<()> {
     }
     let lsn = guard.fence_at_rest();
     Ok(guard.wait(lsn)?)
+}
+
+/// The report of a copy that is damaged while the other one is whole, and its number.
+pub(super) fn lost_copy<M: Medium>(guard: &Guard<'_, M>) -> Result<Option<(usize, LostCopy)>> {
+    let [first, second] = EPOCHS.map(|at| guard.node::<EpochWords>(at));
+    let is_whole = [first?, second?].map(|copy| copy.read(guard).is_some());
+    let copy = match is_whole {
+        [false, true] => 0,
+        [true, false] => 1,
+        [true, true] | [false, false] => return Ok(None),
+    };
+    let ordinal = if copy == 0 { "first" } else { "second" };
+    let lost = LostCopy {
+        offset: EPOCHS[copy],
+        what: format!("the {ordinal} copy of the numbers of epochs fails its check"),
+        is_outdated: false,
+        can_be_mended: true,
+    };
+    Ok(Some((copy, lost)))
+}
+
+/// Writes a copy anew from the other one. No thread writes either of them meanwhile. The caller
+/// fences.
+pub(super) fn mend<M: Medium>(guard: &Guard<'_, M>, copy: usize) -> Result<()> {
+    let lost = guard.words(EPOCHS[copy], EPOCH_WORDS)?;
+    let whole = guard.words(EPOCHS[1 - copy], EPOCH_WORDS)?;
+    write_anew(guard, lost, whole);
+    Ok(())
+}
+
+/// Flushes both copies as they are. The caller fences.
+pub(super) fn flush<M: Medium>(guard: &Guard<'_, M>) -> Result<()> {
+    for copy in EPOCHS {
+        guard.flush_words(guard.words(copy, EPOCH_WORDS)?);
+    }
+    Ok(())
 }
