@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engines::batch::{BatchRequest, BatchSize, EpochRead, TransactionReads, Write};
 use engines::index::{Bounds, Direction, Index, Observed, Scan, Value};
-use engines::versions::{MergedScan, ReadSet, ReadSpan, Source, StoreView};
+use engines::versions::{MergeSource, MergedScan, ReadSet, ReadSpan, StoreView};
 use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
 use parking_lot::Mutex;
@@ -787,9 +787,9 @@ impl TransactionScan<'_> {
     fn take_next(&mut self) -> bool {
         let own = self.own.next;
         match self.merged.take_next(own.map(|own| own.key)) {
-            Source::Neither => return false,
-            Source::Beneath => {}
-            Source::Over => {
+            MergeSource::Neither => return false,
+            MergeSource::Beneath => {}
+            MergeSource::Over => {
                 self.own.advance();
                 if let Some(OwnWrite {
                     key,

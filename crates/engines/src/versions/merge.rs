@@ -30,7 +30,7 @@ pub enum BeneathState {
 
 /// Where a key comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Source {
+pub enum MergeSource {
     /// The scan beneath.
     Beneath,
     /// The entries over the scan, whose next one the caller takes.
@@ -94,12 +94,12 @@ impl<'i, K: Deref<Target = [u8]>, V: Deref<Target = [u8]>> MergedScan<'i, K, V> 
 
     /// Takes the next key, where `over` is the next one of the entries over the scan. The scan
     /// beneath is at its next entry, or has ended.
-    pub fn take_next(&mut self, over: Option<&[u8]>) -> Source {
+    pub fn take_next(&mut self, over: Option<&[u8]>) -> MergeSource {
         self.taken = Taken::None;
         let has_beneath = self.state == BeneathState::AtEntry;
         let Some(over) = over else {
             if !has_beneath {
-                return Source::Neither;
+                return MergeSource::Neither;
             }
             return self.take_beneath();
         };
@@ -113,16 +113,16 @@ impl<'i, K: Deref<Target = [u8]>, V: Deref<Target = [u8]>> MergedScan<'i, K, V> 
                 self.state = BeneathState::BeforeNext;
             }
         }
-        Source::Over
+        MergeSource::Over
     }
 
-    fn take_beneath(&mut self) -> Source {
+    fn take_beneath(&mut self) -> MergeSource {
         self.state = BeneathState::BeforeNext;
         self.taken = Taken::Beneath;
-        Source::Beneath
+        MergeSource::Beneath
     }
 
-    /// Makes an entry over the scan the present one, after [`Source::Over`].
+    /// Makes an entry over the scan the present one, after [`MergeSource::Over`].
     pub fn set_over(&mut self, key: K, value: V) {
         self.taken = Taken::Over { key, value };
     }

@@ -76,7 +76,7 @@ pub use self::changes::{OldValue, Stamp, TreeVersions};
 pub use self::clock::{OpenView, VersionsStat};
 pub(crate) use self::fault::PlantedFault;
 pub use self::fault::VersionsFault;
-pub use self::merge::{BeneathState, MergedScan, Source};
+pub use self::merge::{BeneathState, MergeSource, MergedScan};
 pub use self::read_set::{ReadSet, ReadSpan};
 pub(crate) use self::record::{BatchChange, TransactionCheck, UnpublishedWrite};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use medium::Lsn;
 
 use super::changes::{ChangedKey, Stamp, TreeVersions};
-use super::merge::{BeneathState, MergedScan, Source};
+use super::merge::{BeneathState, MergeSource, MergedScan};
 use super::{PlantedFault, StoreView, VersionsFault};
 use crate::Result;
 use crate::index::{Bounds, Direction, Index, Observed, Scan, Value};
@@ -284,9 +284,9 @@ impl<'i> ViewScan<'i> {
         }
         let changed = self.changes.front().map(|changed| &*changed.key);
         match self.merged.take_next(changed) {
-            Source::Neither => return Ok(false),
-            Source::Beneath => {}
-            Source::Over => {
+            MergeSource::Neither => return Ok(false),
+            MergeSource::Beneath => {}
+            MergeSource::Over => {
                 if let Some(changed) = self.changes.pop_front() {
                     self.take_changed(changed)?;
                 }
