@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engines::batch::{BatchRequest, BatchSize, EpochRead, TransactionReads, Write};
-use engines::index::{Bounds, Direction, Index, Observed, Scan, Value};
+use engines::index::{Bounds, Direction, Observed, Scan, Value};
 use engines::versions::{MergeSource, MergedScan, ReadSet, ReadSpan, StoreView};
 use engines::{Error, ErrorKind, Result};
 use medium::Lsn;
