@@ -83,6 +83,19 @@ impl Store {
     /// Makes the tree `name` one of byte strings, which forgets the types of its keys and values. Its
     /// bytes stay as they are, and it takes any from now on (a tree of words: any eight bytes). Durable when this returns. O(1).
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.typed::<String, u32>("stock")?;
+    /// stock.put("apple", &12)?;
+    /// drop(stock);
+    ///
+    /// let stock = store.adopt_as_bytes("stock")?;
+    /// assert_eq!(stock.encodings(), None);
+    /// assert_eq!(stock.get("apple")?.as_deref(), Some(12_u32.to_be_bytes().as_slice()));
+    /// stock.put("pear", "three")?; // takes any bytes now
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Store::adopt`], except for [`ErrorKind::NotOfType`].
     pub fn adopt_as_bytes(&self, name: &str) -> Result<Tree> {

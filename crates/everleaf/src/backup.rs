@@ -133,6 +133,25 @@ impl Store {
     /// Writers wait only if they fill the log faster than it can be read. For a store that another
     /// process has open: [`Options::backup`].
     ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// # let copy = folder.path().join("copy.pool");
+    /// use everleaf::{MediumChoice, Options};
+    ///
+    /// let options = Options::new().medium(MediumChoice::File);
+    /// let store = options.open(&path)?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// store.backup(&copy)?;
+    /// stock.put("pear", "3")?; // comes too late for the copy
+    ///
+    /// let copied = options.open(&copy)?.tree("stock")?;
+    /// assert!(copied.contains("apple")?);
+    /// assert!(!copied.contains("pear")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Io`] if `target` exists or cannot be made; [`ErrorKind::PoolFull`] if there is
     /// no room for it; [`ErrorKind::NoBackup`] if the store is written to and not on
@@ -167,6 +186,21 @@ impl Options {
     /// files are read and not changed, so they may be on a read-only file system.
     /// [`Store::backup`](crate::Store::backup) describes the copy. O(file + log); the log is copied
     /// into an unnamed file beside `target` meanwhile.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// # let copy = folder.path().join("copy.pool");
+    /// use everleaf::{MediumChoice, Options, Store};
+    ///
+    /// let store = Options::new().medium(MediumChoice::File).open(&path)?;
+    /// store.tree("stock")?.put("apple", "12")?;
+    /// // Another process knows only the path.
+    /// let bytes = Options::new().backup(&path, &copy)?;
+    /// assert_eq!(bytes, std::fs::metadata(&copy).unwrap().len());
+    /// assert!(Store::open(&copy)?.tree("stock")?.contains("apple")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// - the errors of [`Options::open`] and [`Store::backup`](crate::Store::backup);

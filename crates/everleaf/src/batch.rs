@@ -80,12 +80,25 @@ struct PlannedRange {
 }
 
 impl Batch {
-    /// A batch without writes.
+    /// A batch without writes. [`Batch`] has an example.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Sets the value of a key, whether it is present or not.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::Batch;
+    ///
+    /// let stock = store.tree("stock")?;
+    /// let mut batch = Batch::new();
+    /// batch.put(&stock, "apple", "12").put(&stock, "apple", "9");
+    /// assert!(stock.is_empty()?); // nothing is written yet
+    /// store.write(&batch)?;
+    /// assert_eq!(stock.get("apple")?.as_deref(), Some(b"9".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn put<T: TreeHandle>(
         &mut self,
         tree: &T,
@@ -99,6 +112,21 @@ impl Batch {
     }
 
     /// Removes a key, if it is present.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::Batch;
+    ///
+    /// let todo = store.tree("todo")?;
+    /// let done = store.tree("done")?;
+    /// todo.put("job 7", "print")?;
+    /// let mut batch = Batch::new();
+    /// batch.remove(&todo, "job 7").put(&done, "job 7", "print");
+    /// store.write(&batch)?; // no crash leaves the job in both trees, or in none
+    /// assert!(todo.is_empty()?);
+    /// assert!(done.contains("job 7")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn remove<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> &mut Self {
         self.plan(tree.bytes_tree(), &key.encoded(), None)
     }
@@ -172,6 +200,19 @@ impl Batch {
     /// well. For that a batch that writes only to other trees ends the epoch, unless the epoch of
     /// the state that it has read has ended before. A change of a neighbour of the key may count as
     /// a change of the key. The same holds for [`Batch::expect_present`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::{Batch, ErrorKind};
+    ///
+    /// let orders = store.tree("orders")?;
+    /// let mut batch = Batch::new();
+    /// batch.expect(&orders, "order 1", None).put(&orders, "order 1", "3 apples");
+    /// store.write(&batch)?;
+    /// let refused = store.write(&batch).unwrap_err(); // the key is present now
+    /// assert!(matches!(refused.kind(), ErrorKind::ConditionFailed { .. }));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn expect<T: TreeHandle>(
         &mut self,
         tree: &T,
@@ -189,6 +230,22 @@ impl Batch {
     }
 
     /// Demands that a key is present before the batch, with any value.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::Batch;
+    ///
+    /// let customers = store.tree("customers")?;
+    /// let orders = store.tree("orders")?;
+    /// let mut order = Batch::new();
+    /// order.expect_present(&customers, "ada").put(&orders, "order 1", "3 apples");
+    /// assert!(store.write(&order).is_err()); // there is no such customer
+    /// assert!(orders.is_empty()?);
+    /// customers.put("ada", "")?;
+    /// store.write(&order)?; // the same batch again
+    /// assert!(orders.contains("order 1")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn expect_present<T: TreeHandle>(&mut self, tree: &T, key: impl KeyFor<T>) -> &mut Self {
         self.demand(tree.bytes_tree(), &key.encoded(), Condition::Present)
     }
@@ -313,7 +370,7 @@ impl Store {
     ///
     /// No other write to the same keys comes between. Readers may see some of the writes and not
     /// yet the others. Writes to other keys go on, though some wait: a tree has 64 locks for all of
-    /// its keys. O(writes * log n).
+    /// its keys. O(writes * log n). [`Batch`] has an example.
     ///
     /// # Errors
     /// Nothing was written after
@@ -337,6 +394,23 @@ impl Store {
     }
 
     /// Does the same as [`Store::write`], but returns before the batch is durable.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::{Batch, Pending};
+    ///
+    /// let accounts = store.tree("accounts")?;
+    /// let log = store.tree("log")?;
+    /// let mut writes = Vec::new();
+    /// for name in ["ada", "bob", "cleo"] {
+    ///     let mut batch = Batch::new();
+    ///     batch.put(&accounts, name, "0").put(&log, name, "opened");
+    ///     writes.push(store.write_pending(&batch)?);
+    /// }
+    /// Pending::wait_all(writes)?; // one sync for all three
+    /// assert_eq!(accounts.len()?, 3);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn write_pending(&self, batch: &Batch) -> Result<Pending<()>> {
         let lsn = self.write_ordered(batch)?;
         let pending = Pending::new((), lsn, &self.inner);

@@ -81,6 +81,17 @@ impl Store {
     /// the lock of the pool. A file whose name means another file by now stays. Durable when this
     /// returns. A crash meanwhile may leave the pool without its log, which then does not open.
     ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// let store = everleaf::Store::open(&path)?;
+    /// store.tree("stock")?.put("apple", "12")?;
+    /// store.remove_files()?;
+    /// assert!(!path.exists());
+    /// assert!(!everleaf::log_path(&path).exists());
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Store::close`]; [`ErrorKind::ReadOnly`] if the store is only read;
     /// [`ErrorKind::Io`] if a file cannot be removed.

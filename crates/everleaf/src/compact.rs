@@ -29,6 +29,22 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 const PASSES_MAX: u32 = 8;
 
 /// How a store is compacted: for [`Store::compact_with`].
+///
+/// ```
+/// # let store = everleaf::Store::in_memory()?;
+/// use everleaf::CompactOptions;
+///
+/// let texts = store.tree("texts")?;
+/// for number in 0..4000_u32 {
+///     texts.put(number.to_be_bytes(), [b'x'; 200])?;
+/// }
+/// texts.remove_range(..3000_u32.to_be_bytes())?;
+/// let options = CompactOptions::new().moves_per_second(1_000_000);
+/// let compaction = store.compact_with(options)?;
+/// assert!(compaction.unfinished.is_none());
+/// assert_eq!(texts.len()?, 1000);
+/// # Ok::<(), everleaf::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompactOptions {
     moves_per_second: Option<u64>,
@@ -172,6 +188,21 @@ impl Store {
     ///
     /// O(entries) for each pass, of which there are a few; on a file also a checkpoint.
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let texts = store.tree("texts")?;
+    /// for number in 0..4000_u32 {
+    ///     texts.put(number.to_be_bytes(), [b'x'; 200])?;
+    /// }
+    /// for number in (0..4000_u32).filter(|number| number % 8 > 0) {
+    ///     texts.remove(number.to_be_bytes())?; // leaves one record of eight
+    /// }
+    /// let compaction = store.compact()?;
+    /// assert!(compaction.records_moved > 0);
+    /// assert!(compaction.used_bytes_after < compaction.used_bytes_before / 2);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Medium`] if the medium failed; [`ErrorKind::ReadOnly`] if the store is only
     /// read. A full disk, an unfinished batch and damaged trees are no errors: free slabs are given
@@ -180,7 +211,7 @@ impl Store {
         self.compact_with(CompactOptions::new())
     }
 
-    /// Does the same as [`Store::compact`], with these options.
+    /// Does the same as [`Store::compact`], with these options. [`CompactOptions`] has an example.
     ///
     /// # Errors
     /// Those of [`Store::compact`].

@@ -29,6 +29,7 @@ impl Tree {
     }
 
     /// Removes a key, and returns its value; `None` if it was absent. One atomic step. O(log n).
+    /// [`Tree::replace`] has an example.
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.fetch_update(key, |_| None::<Vec<u8>>)
     }
@@ -65,11 +66,22 @@ impl Tree {
     }
 
     /// The entry with the smallest key. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let years = store.tree("years")?;
+    /// assert_eq!(years.first()?, None);
+    /// years.put("1969", "Apollo 11")?;
+    /// years.put("1957", "Sputnik")?;
+    /// assert_eq!(&*years.first()?.unwrap().0, b"1957");
+    /// assert_eq!(&*years.last()?.unwrap().0, b"1969");
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn first(&self) -> Result<Option<Entry>> {
         self.iter().next().transpose()
     }
 
-    /// The entry with the greatest key. O(log n).
+    /// The entry with the greatest key. O(log n). [`Tree::first`] has an example.
     pub fn last(&self) -> Result<Option<Entry>> {
         self.iter().next_back().transpose()
     }
@@ -96,7 +108,8 @@ impl Tree {
         .transpose()
     }
 
-    /// The last entry below a key, whether that is present or not. O(log n).
+    /// The last entry below a key, whether that is present or not. O(log n). [`Tree::next_above`]
+    /// has an example.
     pub fn next_below(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>> {
         self.range(..key.as_ref()).next_back().transpose()
     }
@@ -119,7 +132,7 @@ impl Tree {
     }
 
     /// Removes the entry with the greatest key, and returns it; threads that do so never get the
-    /// same entry. O(log n).
+    /// same entry. O(log n). [`Tree::pop_first`] has an example.
     pub fn pop_last(&self) -> Result<Option<Entry>> {
         self.pop(Self::last)
     }
@@ -185,6 +198,16 @@ impl Tree {
 
     /// Removes all keys, as [`Tree::remove_range`] with the range `..` does. Dropping the tree and
     /// making it again is faster.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// stock.put("pear", "3")?;
+    /// assert_eq!(stock.clear()?, 2); // the number of keys that it removed
+    /// assert!(stock.is_empty()?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn clear(&self) -> Result<u64> {
         self.remove_range(..)
     }

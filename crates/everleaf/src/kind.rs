@@ -42,6 +42,16 @@ impl TreeOptions {
     /// Returns these options with one more setting. [`Engine`]'s `settings` lists the settings of
     /// an engine, with the values that they take.
     ///
+    /// ```
+    /// use everleaf::{ErrorKind, TreeOptions};
+    ///
+    /// let refused = TreeOptions::RECORDS.with("leaf-entries", 1_000_000).unwrap_err();
+    /// assert!(matches!(refused.kind(), ErrorKind::Setting { .. }));
+    /// let small = TreeOptions::RECORDS.with("leaf-entries", 16)?;
+    /// assert_eq!(small.to_string(), "engine rntree, codec record, leaf-entries 16");
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Setting`] if the engine has no such setting, or it does not take this value.
     pub fn with(self, setting: &str, value: u64) -> Result<Self> {

@@ -146,12 +146,21 @@ impl Default for Options {
 
 impl Store {
     /// Opens the store at `path`, and makes it if it is missing. The same as
-    /// `Options::new().open(path)`: [`Options::open`] names cost and errors.
+    /// `Options::new().open(path)`: [`Options::open`] names cost and errors. [`Store`] has an
+    /// example.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Options::new().open(path)
     }
 
     /// A store in memory, for tests and caches: the same trees, nothing durable.
+    ///
+    /// ```
+    /// let cache = everleaf::Store::in_memory()?;
+    /// cache.tree("pages")?.put("/index.html", "<html>")?;
+    /// assert!(cache.tree("pages")?.contains("/index.html")?);
+    /// assert_eq!(cache.survives(), everleaf::Survives::Nothing);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Medium`] if the system gives no memory.
@@ -166,13 +175,26 @@ impl Store {
 }
 
 impl Options {
-    /// The default: create what is missing, no limit, everything detected.
+    /// The default: create what is missing, no limit, everything detected. [`Options`] has an
+    /// example.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Whether a missing or empty file becomes a new pool. Default: yes. Otherwise it is
     /// [`ErrorKind::NoSuchPool`] or [`ErrorKind::NotAPool`].
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// use everleaf::{ErrorKind, Options};
+    ///
+    /// let options = Options::new().create(false);
+    /// let missing = options.open(&path).unwrap_err();
+    /// assert!(matches!(missing.kind(), ErrorKind::NoSuchPool));
+    /// assert!(!path.exists());
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
@@ -277,6 +299,18 @@ impl Options {
     /// The largest length that the file may get, in bytes. An operation that would need more fails
     /// with [`ErrorKind::PoolFull`] and changes nothing; removes go on working. Default: what the
     /// disk holds.
+    ///
+    /// ```
+    /// use everleaf::Options;
+    ///
+    /// let store = Options::new().limit_bytes(1 << 20).open_in_memory()?;
+    /// let texts = store.tree("texts")?;
+    /// let full = texts.put("long", vec![b'x'; 2 << 20]).unwrap_err();
+    /// assert!(full.is_full());
+    /// texts.put("short", "x")?; // the tree is usable
+    /// assert_eq!(texts.len()?, 1);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn limit_bytes(mut self, limit_bytes: u64) -> Self {
         self.limit_bytes = limit_bytes;
         self
@@ -315,6 +349,22 @@ impl Options {
     /// operation is durable when it returns. It has no effect on trees that become durable by
     /// epochs ([`Engine::is_buffered`](crate::Engine::is_buffered)). Default:
     /// [`Durability::Immediate`].
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// use everleaf::{Durability, MediumChoice, Options};
+    ///
+    /// let options = Options::new().medium(MediumChoice::File).durability(Durability::OnSync);
+    /// let store = options.open(&path)?;
+    /// let clicks = store.tree("clicks")?;
+    /// clicks.put("page 1", "12")?; // does not wait for the disk
+    /// let write = clicks.pending().put("page 2", "7")?;
+    /// assert!(!write.is_durable());
+    /// store.sync()?; // makes both durable
+    /// assert!(write.is_durable());
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -457,6 +507,21 @@ impl Options {
     /// O(entries of [`Engine::BZTREE`](crate::Engine::BZTREE) and
     /// [`Engine::WBTREE`](crate::Engine::WBTREE)). On [`MediumChoice::File`] also O(log).
     ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// use everleaf::Options;
+    ///
+    /// let store = Options::new().open(&path)?; // makes the file
+    /// store.tree("stock")?.put("apple", "12")?;
+    /// store.close()?;
+    ///
+    /// let store = Options::new().open(&path)?; // finds it
+    /// assert!(store.tree("stock")?.contains("apple")?);
+    /// assert!(!store.recovery().after_crash);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// - [`ErrorKind::NoSuchPool`], [`ErrorKind::NotAPool`], [`ErrorKind::NotWritable`],
     ///   [`ErrorKind::Locked`], [`ErrorKind::Io`]: the file;
@@ -503,6 +568,28 @@ impl Options {
     ///   the log is searched for all that it holds.
     /// - If both copies of the pool's header are damaged, the pool is read as one of this release,
     ///   with lines of the form that [`Options::line_store`] writes, or single ones.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pool");
+    /// # use everleaf::{Options, Store};
+    /// # let store = Store::open(&path)?;
+    /// # store.tree("stock")?.put("apple", "12")?;
+    /// # store.close()?;
+    /// let file = std::fs::OpenOptions::new().write(true).open(&path)?;
+    /// file.set_len(file.metadata()?.len() - 4096)?; // the end of the pool is lost
+    /// assert!(Store::open(&path).is_err());
+    ///
+    /// let rest = Options::new().open_damaged(&path)?;
+    /// assert!(rest.recovery().damaged[0].what.contains("cut off"));
+    /// let mut saved = Vec::new();
+    /// rest.salvage("stock", |key, _| {
+    ///     saved.push(key.to_vec());
+    ///     true
+    /// })?;
+    /// assert_eq!(saved, [b"apple"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The errors of [`Options::open`], if the file is no pool, or another process writes to it;
@@ -581,7 +668,7 @@ impl Options {
         Ok(image)
     }
 
-    /// Makes a store in memory, on [`MediumChoice::Ram`].
+    /// Makes a store in memory, on [`MediumChoice::Ram`]. [`Options::limit_bytes`] has an example.
     ///
     /// # Errors
     /// [`ErrorKind::NotDurable`] if [`Options::require`] asks for anything; [`ErrorKind::NotAPool`]

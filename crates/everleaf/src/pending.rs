@@ -107,7 +107,7 @@ impl<T> Pending<T> {
     /// Whether the result is durable already. With trees that are durable by epochs
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)): whether the epoch that ran when the
     /// write returned is complete and durable. `false` in a child that was forked after the open.
-    /// O(1), no system call.
+    /// O(1), no system call. [`Store::sync`](crate::Store::sync) has an example.
     pub fn is_durable(&self) -> bool {
         let has_ended = match &self.epoch {
             Some(epoch) => epoch.is_durable(),
@@ -117,6 +117,17 @@ impl<T> Pending<T> {
     }
 
     /// The result, which a crash may still take back. `None` once the future has returned it.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let users = store.tree("users")?;
+    /// let first = users.pending().insert("ada", "1815")?;
+    /// let second = users.pending().insert("ada", "1816")?;
+    /// assert_eq!(first.peek(), Some(&true)); // known at once
+    /// assert_eq!(second.peek(), Some(&false));
+    /// assert!(first.wait()?); // durable
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn peek(&self) -> Option<&T> {
         self.value.as_ref()
     }
@@ -126,6 +137,16 @@ impl<T> Pending<T> {
     /// With trees that are durable by epochs
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)) it ends the epoch of the write, unless
     /// that has ended. A read of such a tree is ready at once.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// let old = stock.pending().replace("apple", "9")?;
+    /// // The thread may do something else here.
+    /// assert_eq!(old.wait()?.as_deref(), Some(b"12".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed: then it is not known
@@ -140,6 +161,17 @@ impl<T> Pending<T> {
     }
 
     /// Returns all results when they are durable. One sync serves all results of one store.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let users = store.tree("users")?;
+    /// let mut inserts = Vec::new();
+    /// for name in ["ada", "bob", "ada"] {
+    ///     inserts.push(users.pending().insert(name, "")?);
+    /// }
+    /// assert_eq!(everleaf::Pending::wait_all(inserts)?, [true, true, false]);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The first error of [`Pending::wait`].

@@ -78,6 +78,19 @@ impl RangeEnd<'_> {
 /// meanwhile may or may not. Between two calls a range holds no lock and keeps no space from being
 /// reused, so it may live for long, and another thread may go on with it. It reads up to 256
 /// entries ahead.
+///
+/// ```
+/// # let store = everleaf::Store::in_memory()?;
+/// let letters = store.tree("letters")?;
+/// for letter in ["a", "b", "c", "d"] {
+///     letters.put(letter, "")?;
+/// }
+/// let mut range = letters.iter();
+/// assert_eq!(&*range.next().unwrap()?.0, b"a");
+/// assert_eq!(&*range.next_back().unwrap()?.0, b"d");
+/// assert_eq!(range.count(), 2); // those between the two ends
+/// # Ok::<(), everleaf::Error>(())
+/// ```
 pub struct Range<'t> {
     tree: &'t Tree,
     /// The view in which the tree is read; `None` for the present state.
@@ -91,16 +104,53 @@ pub struct Range<'t> {
 impl Tree {
     /// The entries within a range of keys, in order; `rev()` reads them from the end. O(log n),
     /// then O(1) an entry.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let users = store.tree("users")?;
+    /// for name in ["ada", "bob", "cleo", "dan"] {
+    ///     users.put(name, "")?;
+    /// }
+    /// assert_eq!(users.range("b".."d").count(), 2);
+    /// assert_eq!(users.range(..="bob").count(), 2);
+    /// let mut last_first = users.range("bob"..).rev();
+    /// assert_eq!(&*last_first.next().unwrap()?.0, b"dan");
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn range(&self, range: impl KeyRange) -> Range<'_> {
         Range::new(self, range.into_bounds())
     }
 
     /// The entries whose keys begin with `prefix`, in order; see [`Tree::range`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let sizes = store.tree("sizes")?;
+    /// for path in ["src/lib.rs", "src/main.rs", "tests/a.rs"] {
+    ///     sizes.put(path, "100")?;
+    /// }
+    /// assert_eq!(sizes.prefix("src/").count(), 2);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range<'_> {
         Range::new(self, Bounds::prefix(prefix.as_ref()))
     }
 
     /// All entries, in order; see [`Tree::range`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("pear", "3")?;
+    /// stock.put("apple", "12")?;
+    /// let mut fruits = Vec::new();
+    /// for entry in &stock {
+    ///     fruits.push(entry?.0);
+    /// }
+    /// assert_eq!(&*fruits[0], b"apple");
+    /// assert_eq!(&*fruits[1], b"pear");
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn iter(&self) -> Range<'_> {
         self.range(..)
     }
@@ -138,6 +188,20 @@ impl<'t> Range<'t> {
 
     /// The next entry, borrowed until the next call: a range without allocation.
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let texts = store.tree("texts")?;
+    /// texts.put("greeting", "good morning")?;
+    /// texts.put("farewell", "good night")?;
+    /// let mut bytes = 0;
+    /// let mut range = texts.iter();
+    /// while let Some((_, text)) = range.next_entry()? {
+    ///     bytes += text.len();
+    /// }
+    /// assert_eq!(bytes, 22);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) where the tree is damaged; the range then
     /// ends.
@@ -148,6 +212,24 @@ impl<'t> Range<'t> {
     }
 
     /// The last entry not yet returned, borrowed until the next call; see [`Range::next_entry`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let log = store.tree("log")?;
+    /// for (time, line) in [("08:00", "up"), ("08:10", "down"), ("08:20", "up")] {
+    ///     log.put(time, line)?;
+    /// }
+    /// let mut went_down = None;
+    /// let mut range = log.range(..);
+    /// while let Some((time, line)) = range.next_entry_back()? {
+    ///     if line == b"down" {
+    ///         went_down = Some(time.to_vec());
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(went_down.as_deref(), Some(b"08:10".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     #[allow(clippy::type_complexity, reason = "a pair, twice wrapped")]
     pub fn next_entry_back(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let found = self.advance(Direction::Reverse)?;
@@ -180,6 +262,17 @@ impl<'t> Range<'t> {
 
     /// Goes to a key from the other end: [`Range::next_entry_back`] then returns the last entry at
     /// or below it that the bounds of the range include and the other end has not passed. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let years = store.tree("years")?;
+    /// (1960..1970).try_for_each(|year| years.put(format!("{year}"), ""))?;
+    /// let mut range = years.iter();
+    /// range.seek_back("1964");
+    /// assert_eq!(&*range.next_back().unwrap()?.0, b"1964");
+    /// assert_eq!(&*range.next_back().unwrap()?.0, b"1963");
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         self.done = false;
@@ -191,6 +284,28 @@ impl<'t> Range<'t> {
 
     /// Continues a range that ended with an error: the next entry is the one behind the damage, or
     /// the same error if the range cannot get past it. For salvaging a damaged tree.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pool");
+    /// # let store = everleaf::Store::open(&path)?;
+    /// # store.tree("stock")?.put("apple", "twelve apples")?;
+    /// # store.tree("stock")?.put("pear", "three pears")?;
+    /// # store.close()?;
+    /// # let mut bytes = std::fs::read(&path)?;
+    /// # let at = bytes.windows(13).position(|bytes| bytes == b"twelve apples").unwrap();
+    /// # bytes[at] ^= 1;
+    /// # std::fs::write(&path, bytes)?;
+    /// # let store = everleaf::Store::open(&path)?;
+    /// // The tree has the keys "apple" and "pear". A bit of the value of "apple" has changed on disk.
+    /// let stock = store.tree("stock")?;
+    /// let mut range = stock.iter();
+    /// assert!(range.next().unwrap().unwrap_err().is_corrupt());
+    /// assert!(range.next().is_none()); // the error has ended the range
+    /// range.skip_damage();
+    /// assert_eq!(&*range.next().unwrap()?.0, b"pear");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn skip_damage(&mut self) {
         self.done = false;
     }

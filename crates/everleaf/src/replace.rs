@@ -16,6 +16,24 @@ impl Store {
     /// the path leads to one of the two stores, whole. A process that waits for the pool gets the
     /// new one. If the folder of this store was renamed, `new` comes into that folder.
     ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// # let new = folder.path().join("new.pool");
+    /// use everleaf::Store;
+    ///
+    /// let store = Store::open(&path)?;
+    /// store.tree("stock")?.put("apple", "12")?;
+    /// let smaller = Store::open(&new)?;
+    /// smaller.tree("stock")?.put("pear", "3")?;
+    /// smaller.close()?;
+    ///
+    /// store.close_and_replace(&new)?;
+    /// assert!(!new.exists());
+    /// assert!(Store::open(&path)?.tree("stock")?.contains("pear")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The errors of [`Store::close`]; [`ErrorKind::Locked`] if another process opens this store
     /// once it is closed; [`ErrorKind::Io`] if the system refuses, or another file has taken the

@@ -60,6 +60,21 @@ impl Store {
     /// the writes that are under way. O(trees) if no snapshot and no transaction was open for a
     /// second, else O(1).
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::View;
+    ///
+    /// let stock = store.tree("stock")?;
+    /// let before = store.snapshot()?;
+    /// stock.put("apple", "12")?;
+    /// let orders = store.tree("orders")?; // a tree that the snapshot does not have
+    /// orders.put("order 1", "3 apples")?;
+    /// assert!(!before.contains(&stock, "apple")?);
+    /// assert_eq!(before.iter(&orders).count(), 0);
+    /// assert!(store.snapshot()?.contains(&orders, "order 1")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::BatchUnfinished`](crate::ErrorKind::BatchUnfinished);
     /// [`ErrorKind::Forked`](crate::ErrorKind::Forked).

@@ -28,6 +28,23 @@ use crate::{Tree, TreeOptions, WordTree};
 /// the one that writes: [`Options::read_only`](crate::Options::read_only). All methods may be called
 /// from any thread.
 ///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("a.pool");
+/// use everleaf::{ErrorKind, Store};
+///
+/// let store = Store::open(&path)?;
+/// let stock = store.tree("stock")?;
+/// stock.put("apple", "12")?;
+/// let second = Store::open(&path).unwrap_err();
+/// assert!(matches!(second.kind(), ErrorKind::Locked { .. }));
+///
+/// drop(store); // the tree keeps the store open
+/// drop(stock); // the last handle closes it
+/// assert!(Store::open(&path)?.tree("stock")?.contains("apple")?);
+/// # Ok::<(), everleaf::Error>(())
+/// ```
+///
 /// # Fork
 /// Open a store after the fork, not before. A store belongs to the process that opened it. In a
 /// child that was forked later, every operation of the store, of its trees, and of ranges and
@@ -190,6 +207,20 @@ impl Store {
     /// O(1); with [`Engine::MASSTREE`](crate::Engine::MASSTREE) O(1) after a clean close, else
     /// O(nodes in its log). O(log trees) from then on.
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::ErrorKind;
+    ///
+    /// let stock = store.tree("stock")?; // makes the tree
+    /// stock.put("apple", "12")?;
+    /// assert!(store.tree("stock")?.contains("apple")?); // another handle of the same tree
+    ///
+    /// store.word_tree("ages")?;
+    /// let refused = store.tree("ages").unwrap_err();
+    /// assert!(matches!(refused.kind(), ErrorKind::TreeMismatch { .. }));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// - [`ErrorKind::TreeMismatch`]: it is a tree of words; for [`Store::tree_with`] also: it has
     ///   another engine, or nodes of other sizes;
@@ -246,6 +277,19 @@ impl Store {
 
     /// The tree `name`, made with these options if it is missing. Errors and cost are those of
     /// [`Store::tree`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::{Engine, ErrorKind, TreeOptions};
+    ///
+    /// let options = TreeOptions { engine: Engine::BZTREE, ..TreeOptions::RECORDS };
+    /// store.tree_with("sessions", options)?;
+    /// let refused = store.tree_with("sessions", TreeOptions::RECORDS).unwrap_err();
+    /// assert!(matches!(refused.kind(), ErrorKind::TreeMismatch { .. }));
+    /// // `tree` takes an existing tree of any engine.
+    /// assert_eq!(store.tree("sessions")?.kind().engine, Engine::BZTREE);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn tree_with(&self, name: &str, options: TreeOptions) -> Result<Tree> {
         self.of_one_engine(name, options, &WantedEntries::Bytes)
     }
@@ -286,7 +330,7 @@ impl Store {
     }
 
     /// The tree `name` of `u64` keys and values, whatever its engine; made with the default engine
-    /// if it is missing. Errors and cost are those of [`Store::tree`].
+    /// if it is missing. Errors and cost are those of [`Store::tree`]. [`WordTree`] has an example.
     pub fn word_tree(&self, name: &str) -> Result<WordTree> {
         let tree = self.of_any_engine(name, TreeOptions::WORDS, &WantedEntries::Bytes)?;
         tree.as_words().ok_or_else(|| {
@@ -297,6 +341,17 @@ impl Store {
 
     /// The existing tree `name`, whatever its engine and codec. The cost is that of
     /// [`Store::tree`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::CodecKind;
+    ///
+    /// let missing = store.open_tree("ages").unwrap_err();
+    /// assert!(missing.is_absent()); // nothing was made
+    /// store.word_tree("ages")?;
+    /// assert_eq!(store.open_tree("ages")?.kind().codec, CodecKind::Word);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchTree`], and the errors of [`Store::tree`].
@@ -315,6 +370,30 @@ impl Store {
     /// wait for a tree of `masstree` while it is read. If damage cuts off nodes of a tree of byte
     /// strings, these are searched for in the slabs of the pool. The result says so, and whether
     /// some of their values may be outdated. O(n); with such a search O(pool).
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pool");
+    /// # let store = everleaf::Store::open(&path)?;
+    /// # store.tree("stock")?.put("apple", "twelve apples")?;
+    /// # store.tree("stock")?.put("pear", "three pears")?;
+    /// # store.close()?;
+    /// # let mut bytes = std::fs::read(&path)?;
+    /// # let at = bytes.windows(13).position(|bytes| bytes == b"twelve apples").unwrap();
+    /// # bytes[at] ^= 1;
+    /// # std::fs::write(&path, bytes)?;
+    /// // The tree has the keys "apple" and "pear". A bit of the value of "apple" has changed on disk.
+    /// let store = everleaf::Store::open(&path)?;
+    /// let mut saved = Vec::new();
+    /// let lost = store.salvage("stock", |key, _| {
+    ///     saved.push(key.to_vec());
+    ///     true
+    /// })?;
+    /// assert_eq!(saved, [b"pear"]);
+    /// assert_eq!(lost.len(), 1);
+    /// assert_eq!(lost[0].part, everleaf::Part::Entry);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// - [`ErrorKind::NoSuchTree`]; [`ErrorKind::UnknownEngine`]: a newer release made it;
@@ -480,6 +559,18 @@ impl Store {
     /// tree that cannot be opened, under its name, or as `damaged-slot-3` if the name is damaged,
     /// and [`Store::salvage`] takes that name. O(trees).
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// store.tree("stock")?;
+    /// store.typed::<String, u64>("ages")?;
+    /// let trees = store.trees()?;
+    /// let names: Vec<&str> = trees.iter().map(|tree| tree.name.as_str()).collect();
+    /// assert_eq!(names, ["ages", "stock"]);
+    /// let types = trees[0].encodings.as_ref().map(ToString::to_string);
+    /// assert_eq!(types.as_deref(), Some("text -> u64"));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
     pub fn trees(&self) -> Result<Vec<TreeInfo>> {
@@ -524,6 +615,21 @@ impl Store {
     /// returns; if a crash comes before, it is gone wholly or not at all. O(its entries); a tree
     /// that is not open is opened for this.
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::ErrorKind;
+    ///
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// let refused = store.drop_tree("stock").unwrap_err();
+    /// assert!(matches!(refused.kind(), ErrorKind::InUse)); // there is a handle
+    ///
+    /// drop(stock);
+    /// store.drop_tree("stock")?;
+    /// assert!(store.open_tree("stock").unwrap_err().is_absent());
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::InUse`] while a handle or a range of it lives, a
     /// snapshot or a transaction of the store is open, or any range while the store recovers ([`Store::finish_recovery`]); [`ErrorKind::Corrupt`] if
@@ -535,6 +641,15 @@ impl Store {
 
     /// Gives the tree `name` another name. Durable when this returns; a crash leaves it with one of
     /// the two names. O(1).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// store.tree("stock")?.put("apple", "12")?;
+    /// store.rename_tree("stock", "stock of 2025")?;
+    /// assert!(store.open_tree("stock of 2025")?.contains("apple")?);
+    /// assert!(store.open_tree("stock").unwrap_err().is_absent());
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::NoSuchTree`]; [`ErrorKind::TreeExists`] if a tree has the new name;
@@ -620,6 +735,19 @@ impl Store {
     /// [`Tree::pending`], and for trees that become durable by epochs
     /// ([`Engine::is_buffered`](crate::Engine::is_buffered)), whose epochs end now.
     ///
+    /// ```
+    /// use everleaf::{Engine, Options, TreeOptions};
+    ///
+    /// let store = Options::new().manual_epochs().open_in_memory()?;
+    /// let options = TreeOptions { engine: Engine::MASSTREE, ..TreeOptions::RECORDS };
+    /// let clicks = store.tree_with("clicks", options)?; // durable by epochs
+    /// let write = clicks.pending().put("page 1", "12")?;
+    /// assert!(!write.is_durable());
+    /// store.sync()?;
+    /// assert!(write.is_durable());
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Medium`] if the medium failed. After an error the other trees are still made
     /// durable, and the first error is returned.
@@ -643,6 +771,17 @@ impl Store {
     }
 
     /// Figures about the pool and its medium. O(slabs).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let used_before = store.stat()?.used_bytes;
+    /// store.tree("texts")?.put("long", vec![b'x'; 1 << 20])?;
+    /// let stat = store.stat()?;
+    /// assert_eq!(stat.trees, 1);
+    /// assert!(stat.used_bytes >= used_before + (1 << 20));
+    /// assert!(stat.file_bytes >= stat.used_bytes);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`ErrorKind::Corrupt`] if the file ends inside of the root table.
@@ -694,6 +833,16 @@ impl Store {
     }
 
     /// The pool's file.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("a.pool");
+    /// let store = everleaf::Store::open(&path)?;
+    /// assert_eq!(store.path(), path);
+    /// let in_memory = everleaf::Store::in_memory()?;
+    /// assert_eq!(in_memory.path().to_str(), Some("(memory)"));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
@@ -702,6 +851,27 @@ impl Store {
     /// not open, the violations are the one that prevents that and those that [`Store::salvage`]
     /// finds. O(entries). Other threads may go on, except that writers of trees of
     /// [`Engine::MASSTREE`](crate::Engine::MASSTREE) wait.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("a.pool");
+    /// let store = everleaf::Store::open(&path)?;
+    /// store.tree("stock")?.put("apple", "twelve apples")?;
+    /// assert_eq!(store.check()?, []);
+    /// # store.close()?;
+    /// # let mut bytes = std::fs::read(&path)?;
+    /// # let at = bytes.windows(13).position(|bytes| bytes == b"twelve apples").unwrap();
+    /// # bytes[at] ^= 1;
+    /// # std::fs::write(&path, bytes)?;
+    ///
+    /// // The store is closed, and a bit of the value changes on disk.
+    /// let store = everleaf::Store::open(&path)?;
+    /// let found = store.check()?;
+    /// assert_eq!(found.len(), 1);
+    /// assert_eq!(found[0].tree.as_deref(), Some("stock"));
+    /// println!("{}", found[0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Only if the check itself is impossible, for example for lack of memory.

@@ -40,6 +40,20 @@ use crate::{KeyFor, Pending, RangeFor, Store, Tree, TreeHandle, ValueFor, View};
 ///
 /// The writes are kept in memory until the commit. The limits are those of a batch: 16 MiB, or
 /// 10,000 writes to trees that are durable by epochs.
+///
+/// ```
+/// # let store = everleaf::Store::in_memory()?;
+/// use everleaf::View;
+///
+/// let stock = store.tree("stock")?;
+/// let mut tx = store.begin()?;
+/// tx.put(&stock, "apple", "12")?;
+/// assert!(tx.contains(&stock, "apple")?); // it sees its own write
+/// assert!(!stock.contains("apple")?); // others do not
+/// tx.commit()?;
+/// assert!(stock.contains("apple")?);
+/// # Ok::<(), everleaf::Error>(())
+/// ```
 pub struct Transaction {
     // Dropped before the store.
     view: StoreView,
@@ -193,6 +207,16 @@ impl Store {
     /// What it reads is durable when it is returned, so a read of a key that was just written waits
     /// for the disk; [`Store::transaction`] waits once.
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// let mut tx = store.begin()?;
+    /// tx.put(&stock, "apple", "12")?;
+    /// drop(tx); // without a commit
+    /// assert!(stock.is_empty()?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Store::snapshot`]; [`ErrorKind::ReadOnly`].
     #[track_caller]
@@ -243,6 +267,20 @@ impl Transaction {
 
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::Error;
+    ///
+    /// let users = store.tree("users")?;
+    /// store.transaction(|tx| {
+    ///     assert!(tx.insert(&users, "ada", "1815")?);
+    ///     assert!(!tx.insert(&users, "ada", "1816")?); // it sees its own write
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(b"1815".as_slice()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Transaction::put`] and of [`View`].
     pub fn insert<T: TreeHandle>(
@@ -256,6 +294,22 @@ impl Transaction {
     }
 
     /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::Error;
+    ///
+    /// let users = store.typed::<String, u32>("users")?;
+    /// users.put("ada", &1815)?;
+    /// store.transaction(|tx| {
+    ///     assert!(tx.update(&users, "ada", &1816)?);
+    ///     assert!(!tx.update(&users, "bob", &1960)?);
+    ///     Ok::<_, Error>(())
+    /// })?;
+    /// assert_eq!(users.get("ada")?, Some(1816));
+    /// assert_eq!(users.len()?, 1);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Transaction::put`] and of [`View`].
@@ -279,6 +333,20 @@ impl Transaction {
 
     /// Replaces `current` by `new`, where `None` stands for absent. Returns whether the key had
     /// `current`; if not, nothing changes. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::Error;
+    ///
+    /// let locks = store.typed::<String, u32>("locks")?;
+    /// let has_lock = store.transaction(|tx| {
+    ///     let is_free = tx.compare_exchange(&locks, "door", None, Some(&7))?;
+    ///     Ok::<_, Error>(is_free)
+    /// })?;
+    /// assert!(has_lock);
+    /// assert_eq!(locks.get("door")?, Some(7));
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Transaction::put`] and of [`View`].
@@ -458,6 +526,22 @@ impl Transaction {
     /// Commits the transaction: all of its writes or none of them, also after a crash. Durable when
     /// this returns, as [`Store::write`] says.
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::{ErrorKind, View};
+    ///
+    /// let stock = store.typed::<String, u32>("stock")?;
+    /// stock.put("apple", &12)?;
+    /// let mut tx = store.begin()?;
+    /// let apples = tx.get(&stock, "apple")?.unwrap_or(0);
+    /// tx.put(&stock, "apple", &(apples - 1))?;
+    /// stock.put("apple", &9)?; // another thread is faster
+    /// let refused = tx.commit().unwrap_err();
+    /// assert!(matches!(refused.kind(), ErrorKind::Conflict { .. }));
+    /// assert_eq!(stock.get("apple")?, Some(9));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Nothing was written after [`ErrorKind::Conflict`], which names what another write has
     /// changed; [`ErrorKind::ViewTooOld`]; and the errors of [`Store::write`].
@@ -470,6 +554,18 @@ impl Transaction {
     }
 
     /// Does the same as [`Transaction::commit`], but returns before the transaction is durable.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// let mut tx = store.begin()?;
+    /// tx.put(&stock, "apple", "12")?;
+    /// let committed = tx.commit_pending()?;
+    /// // The thread may do something else here.
+    /// committed.wait()?; // from now on no crash takes it back
+    /// assert!(stock.contains("apple")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Transaction::commit`].

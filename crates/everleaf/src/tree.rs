@@ -248,6 +248,16 @@ impl Tree {
 
     /// The value of `key`: a copy, which derefs to `[u8]`; up to 24 bytes cost no allocation. O(log
     /// n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// let count = stock.get("apple")?.expect("it was put");
+    /// assert_eq!(&*count, b"12");
+    /// assert_eq!(stock.get("plum")?, None);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.answer(self.striped.read(key.as_ref()))
@@ -255,6 +265,18 @@ impl Tree {
 
     /// Copies the value of `key` into `value`, which is cleared first; `false` if the key is
     /// absent. For reading many values without allocations. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// let mut count = Vec::new();
+    /// assert!(stock.get_into("apple", &mut count)?);
+    /// assert_eq!(count, b"12");
+    /// assert!(!stock.get_into("plum", &mut count)?);
+    /// assert!(count.is_empty());
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
         self.answer(self.striped.read_into(key.as_ref(), value))
@@ -288,11 +310,29 @@ impl Tree {
     }
 
     /// Whether `key` is present. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let seen = store.tree("seen")?;
+    /// seen.put("page 1", "")?; // an empty value is a value
+    /// assert!(seen.contains("page 1")?);
+    /// assert!(!seen.contains("page 2")?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.get(key).map(|value| value.is_some())
     }
 
     /// Adds a key; `false`, and nothing changes, if it is present. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let users = store.tree("users")?;
+    /// assert!(users.insert("ada", "1815")?);
+    /// assert!(!users.insert("ada", "1816")?);
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(b"1815".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let value = Some(value.as_ref());
@@ -300,6 +340,17 @@ impl Tree {
     }
 
     /// Replaces the value of a key; `false`, and nothing changes, if it is absent. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let users = store.tree("users")?;
+    /// assert!(!users.update("ada", "1815")?);
+    /// assert!(users.is_empty()?);
+    /// users.put("ada", "1815")?;
+    /// assert!(users.update("ada", "1816")?);
+    /// assert_eq!(users.get("ada")?.as_deref(), Some(b"1816".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     #[inline]
     pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
         let value = Some(value.as_ref());
@@ -307,6 +358,15 @@ impl Tree {
     }
 
     /// Sets the value of a key, whether it is present or not. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?; // adds the key
+    /// stock.put("apple", "9")?; // replaces its value
+    /// assert_eq!(stock.get("apple")?.as_deref(), Some(b"9".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let value = Some(value.as_ref());
@@ -315,6 +375,15 @@ impl Tree {
     }
 
     /// Removes a key; `false` if it is absent. O(log n).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// assert!(stock.remove("apple")?);
+    /// assert!(!stock.remove("apple")?); // it is gone already
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.write(|| self.striped.write(key.as_ref(), None, Condition::Present))
@@ -343,12 +412,34 @@ impl Tree {
     /// The values of many keys, in their order: several times as fast as one [`Tree::get`] after
     /// the other, because the waits for memory overlap. O(keys * log n). Not a snapshot: each value
     /// is as of some moment of the call.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// stock.put("pear", "3")?;
+    /// let counts = stock.get_many(&["pear", "plum", "apple"])?;
+    /// assert_eq!(counts[0].as_deref(), Some(b"3".as_slice()));
+    /// assert_eq!(counts[1], None);
+    /// assert_eq!(counts[2].as_deref(), Some(b"12".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
         self.answer(self.striped.read_many(&keys))
     }
 
     /// The number of keys; exact when no thread writes. O(leaves).
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// stock.put("apple", "12")?;
+    /// stock.put("apple", "9")?;
+    /// stock.put("pear", "3")?;
+    /// assert_eq!(stock.len()?, 2);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn len(&self) -> Result<u64> {
         self.at(self.striped.len())
     }
@@ -366,6 +457,21 @@ impl Tree {
     /// [`Engine::MASSTREE`](crate::Engine::MASSTREE). Epochs end meanwhile, and the load is durable
     /// with the one in which it ends.
     ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// use everleaf::ErrorKind;
+    ///
+    /// let squares = store.tree("squares")?;
+    /// let unsorted = squares.bulk_load([("b", "4"), ("a", "1")], 1.0).unwrap_err();
+    /// assert!(matches!(unsorted.kind(), ErrorKind::NotSorted { index: 1 }));
+    /// assert!(squares.is_empty()?); // nothing was loaded
+    ///
+    /// let entries = (0..1000_u32).map(|n| (n.to_be_bytes(), (n * n).to_string()));
+    /// assert_eq!(squares.bulk_load(entries, 1.0)?, 1000);
+    /// assert_eq!(squares.get(30_u32.to_be_bytes())?.as_deref(), Some(b"900".as_slice()));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::NotEmpty`]; [`ErrorKind::NotSorted`] with the place of the first entry out of
     /// order; [`ErrorKind::InLoadSource`] if the source of a load of this tree calls it.
@@ -379,6 +485,20 @@ impl Tree {
 
     /// Does the same as [`Tree::bulk_load`], from a source that may fail: then the source's error
     /// is returned, and nothing is loaded.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let stock = store.tree("stock")?;
+    /// let lines = ["apple 12", "pear"];
+    /// let entries = lines.into_iter().map(|line| match line.split_once(' ') {
+    ///     Some(entry) => Ok(entry),
+    ///     None => Err(format!("no count in {line:?}").into()),
+    /// });
+    /// let failed: Box<dyn std::error::Error> = stock.try_bulk_load(entries, 1.0).unwrap_err();
+    /// assert_eq!(failed.to_string(), "no count in \"pear\"");
+    /// assert!(stock.is_empty()?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn try_bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>, E: From<Error>>(
         &self,
         entries: impl IntoIterator<Item = std::result::Result<(K, V), E>>,
@@ -422,6 +542,7 @@ impl Tree {
 
     /// Verifies the whole structure and returns every violation. O(n). Writers of a leaf wait for a
     /// moment; those of [`Engine::MASSTREE`](crate::Engine::MASSTREE) until the end.
+    /// [`Store::check`](crate::Store::check) checks all trees, and has an example.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.at(self.striped.check())
     }

@@ -189,6 +189,15 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// Returns the value of a key; see [`Tree::get`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let ages = store.typed::<String, u32>("ages")?;
+    /// ages.put("ada", &36)?; // a `&str` has the same bytes as a `String`
+    /// assert_eq!(ages.get("ada")?, Some(36));
+    /// assert_eq!(ages.get("bob")?, None);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn get<Q: Key + ?Sized>(&self, key: &Q) -> Result<Option<V>>
     where
         K: EncodedLike<Q>,
@@ -251,6 +260,16 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// Sets the value of a key, whether it is present or not; see [`Tree::put`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let names = store.typed::<(u16, u32), String>("names")?;
+    /// names.put(&(2024, 7), "ada")?;
+    /// names.put(&(2024, 7), "bob")?; // replaces the value
+    /// assert_eq!(names.get(&(2024, 7))?.as_deref(), Some("bob"));
+    /// assert_eq!(names.len()?, 1);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn put<Q: Key + ?Sized, W: EncodedValue + ?Sized>(&self, key: &Q, value: &W) -> Result<()>
     where
         K: EncodedLike<Q>,
@@ -377,6 +396,17 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// Returns the entry with the smallest key; see [`Tree::first`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let celsius = store.typed::<i32, f64>("celsius")?; // by day
+    /// for day in [3, -2, 0] {
+    ///     celsius.put(&day, &21.5)?;
+    /// }
+    /// assert_eq!(celsius.first()?, Some((-2, 21.5))); // numbers sort as numbers
+    /// assert_eq!(celsius.last()?, Some((3, 21.5)));
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn first(&self) -> Result<Option<(K, V)>> {
         self.tree
             .first()?
@@ -393,6 +423,17 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// Removes the entry with the smallest key, and returns it; see [`Tree::pop_first`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let jobs = store.typed::<(u8, u64), String>("jobs")?; // by priority and number
+    /// jobs.put(&(2, 1), "print")?;
+    /// jobs.put(&(1, 2), "alarm")?;
+    /// assert_eq!(jobs.pop_first()?, Some(((1, 2), "alarm".to_owned())));
+    /// assert_eq!(jobs.pop_first()?, Some(((2, 1), "print".to_owned())));
+    /// assert_eq!(jobs.pop_first()?, None);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn pop_first(&self) -> Result<Option<(K, V)>> {
         self.tree
             .pop_first()?
@@ -438,6 +479,17 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// Iterates over the entries within a range of keys, in order; see [`Tree::range`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let celsius = store.typed::<i32, f64>("celsius")?; // by day
+    /// for day in -3..3 {
+    ///     celsius.put(&day, &f64::from(day))?;
+    /// }
+    /// let days: Vec<_> = celsius.range(-1..1).collect::<Result<_, _>>()?;
+    /// assert_eq!(days, [(-1, -1.0), (0, 0.0)]);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn range<Q: Key + ?Sized>(&self, range: impl RangeBounds<Q>) -> TypedRange<'_, K, V>
     where
         K: EncodedLike<Q>,
@@ -449,6 +501,17 @@ impl<K: Key, V: EncodedValue> TypedTree<K, V> {
     }
 
     /// Iterates over the entries whose keys are tuples with this first part; see [`Tree::range`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let sales = store.typed::<(u16, u8), u32>("sales")?; // by year and month
+    /// sales.put(&(2023, 12), &70)?;
+    /// sales.put(&(2024, 1), &30)?;
+    /// sales.put(&(2024, 2), &12)?;
+    /// let of_2024: Vec<_> = sales.prefix(&2024_u16).collect::<Result<_, _>>()?;
+    /// assert_eq!(of_2024, [((2024, 1), 30), ((2024, 2), 12)]);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn prefix<P: Key + ?Sized>(&self, part: &P) -> TypedRange<'_, K, V>
     where
         K: StartsWith<P>,

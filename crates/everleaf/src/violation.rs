@@ -1,6 +1,18 @@
 //! The violations that a check of a store finds.
 
 /// Something that [`Store::check`](crate::Store::check) found wrong.
+///
+/// ```
+/// use everleaf::StoreViolation;
+///
+/// let found = StoreViolation {
+///     tree: Some("stock".to_owned()),
+///     offset: Some(0x1_2340),
+///     what: "a record fails its check".to_owned(),
+/// };
+/// assert_eq!(found.to_string(), "tree \"stock\", offset 0x12340: a record fails its check");
+/// # Ok::<(), everleaf::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreViolation {
     /// The tree concerned; `None` for the pool itself.

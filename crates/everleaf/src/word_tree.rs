@@ -81,7 +81,7 @@ impl WordTree {
             .write(|| self.words().write(key, value, condition))
     }
 
-    /// The value of `key`. O(log n).
+    /// The value of `key`. O(log n). [`WordTree`] has an example.
     #[inline]
     pub fn get(&self, key: u64) -> Result<Option<u64>> {
         self.tree.answer(self.words().read(key))
@@ -99,7 +99,8 @@ impl WordTree {
         self.write(key, Some(value), Condition::Present)
     }
 
-    /// Sets the value of a key, whether it is present or not. O(log n).
+    /// Sets the value of a key, whether it is present or not. O(log n). [`WordTree`] has an
+    /// example.
     #[inline]
     pub fn put(&self, key: u64, value: u64) -> Result<()> {
         self.write(key, Some(value), Condition::Always).map(|_| ())
@@ -128,6 +129,19 @@ impl WordTree {
 
     /// Computes the new value of a key from the old one, in one atomic step, and returns the old one;
     /// see [`Tree::fetch_update`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let highest = store.word_tree("highest")?; // score of each player
+    /// highest.put(7, 41)?;
+    /// for score in [12, 64, 50] {
+    ///     highest.fetch_update(7, |old| old.max(Some(score)))?;
+    /// }
+    /// assert_eq!(highest.get(7)?, Some(64));
+    /// assert_eq!(highest.fetch_update(7, |_| None)?, Some(64)); // removes the key
+    /// assert!(highest.is_empty()?);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn fetch_update(
         &self,
         key: u64,
@@ -184,6 +198,19 @@ impl WordTree {
     ///
     /// If this returns [`ErrorKind::ViewTooOld`](crate::ErrorKind::ViewTooOld), in a store that is
     /// only read, the entries do not count.
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let squares = store.word_tree("squares")?;
+    /// squares.bulk_load((0..1000).map(|n| (n, n * n)), 1.0)?;
+    /// let mut sum = 0;
+    /// squares.scan(10, |n, square| {
+    ///     sum += square;
+    ///     n < 12 // 12 is the last one
+    /// })?;
+    /// assert_eq!(sum, 100 + 121 + 144);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn scan(&self, from: u64, visit: impl FnMut(u64, u64) -> bool) -> Result<()> {
         let words: &dyn WordIndex = self.words();
         self.tree.at(words.scan_each(from, visit))
@@ -191,6 +218,17 @@ impl WordTree {
 
     /// The entries within a range of keys, in order; `rev()` reads them from the end. See
     /// [`Tree::range`].
+    ///
+    /// ```
+    /// # let store = everleaf::Store::in_memory()?;
+    /// let ages = store.word_tree("ages")?;
+    /// for id in 1..=9 {
+    ///     ages.put(id, 20 + id)?;
+    /// }
+    /// let last: Vec<_> = ages.range(5..).rev().take(2).collect::<Result<_, _>>()?;
+    /// assert_eq!(last, [(9, 29), (8, 28)]);
+    /// # Ok::<(), everleaf::Error>(())
+    /// ```
     pub fn range(&self, range: impl RangeBounds<u64>) -> WordRange<'_> {
         let bytes = |bound: Bound<&u64>| bound.map(|key| key.to_be_bytes().to_vec());
         let bounds = Bounds {
