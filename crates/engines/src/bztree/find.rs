@@ -13,7 +13,7 @@ use super::layout::{
 };
 use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
-use crate::kit::scan::WordRange;
+use crate::kit::scan::WordBounds;
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -477,8 +477,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         guard: &Guard<'_, M>,
         path: &[Step],
         verified: &mut VerifiedNodes,
-    ) -> Result<WordRange> {
-        let mut range = WordRange::default();
+    ) -> Result<WordBounds> {
+        let mut range = WordBounds::default();
         for (depth, step) in path.iter().enumerate() {
             let inner = Self::inner(guard, step.offset)?;
             if verified.get(depth) != Some(&step.offset) {

@@ -14,7 +14,7 @@ use super::find::{DescentGoal, Step, VerifiedNodes};
 use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
 use super::runs::{self, EntryRun};
 use crate::index::{Codec, Direction, EntryWords, Moved, VisitWords};
-use crate::kit::scan::{self, LeafCopy, Leaves, MovedNodes, WordRange};
+use crate::kit::scan::{self, LeafCopy, Leaves, MovedNodes, WordBounds};
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -219,7 +219,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
         let mut seen = Seen::default();
         let mut snapshot = Snapshot::new();
         let (path, offset) = self.descend_path(guard, &goal, &mut seen)?;
-        let mut range = WordRange::default();
+        let mut range = WordBounds::default();
         if guard.verifies() {
             range = Self::expect_path(guard, &path, &mut VerifiedNodes::new())?;
         }

@@ -472,14 +472,14 @@ pub fn expect_ascending(entries: &[EntryWords], leaf: u64) -> Result<()> {
 
 /// The first words that the keys of a node can have, ends included; `None` if an end is open.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct WordRange {
+pub struct WordBounds {
     /// The least one.
     pub low: Option<u64>,
     /// The greatest one.
     pub high: Option<u64>,
 }
 
-impl WordRange {
+impl WordBounds {
     /// Refuses a node at `offset` that has a key or a separator with a word outside of the range.
     ///
     /// # Errors

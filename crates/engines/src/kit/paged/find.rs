@@ -12,7 +12,7 @@ use super::log::Anchor;
 use super::{Format, Item, NodeKind, Order, Paged, PagedNode, unchecked};
 use crate::index::{Codec, EntryWords, Observed};
 use crate::kit::bits;
-use crate::kit::scan::{Tied, Way, WordRange};
+use crate::kit::scan::{Tied, Way, WordBounds};
 
 /// How many slots are read as one word.
 const NARROW: usize = 8;
@@ -411,8 +411,8 @@ impl<M: Medium, C: Codec, F: Format> Paged<M, C, F> {
     /// each inner node must ascend, and lie within the range of the node above, and the keys of the
     /// separators beside the child must be sound. Returns the first words of the keys that the leaf
     /// can have.
-    pub(super) fn expect_path(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<WordRange> {
-        let mut range = WordRange::default();
+    pub(super) fn expect_path(&self, guard: &Guard<'_, M>, path: &[Step]) -> Result<WordBounds> {
+        let mut range = WordBounds::default();
         for step in path {
             let node = self.node(guard, step.offset, NodeKind::Inner)?;
             let order = self.order(guard, &node, self.format.live(guard, &node))?;
