@@ -214,10 +214,6 @@ impl Report {
         let program = std::env::args()
             .next()
             .unwrap_or_else(|| "everleaf".to_owned());
-        let torture = Path::new(&self.pool)
-            .with_file_name("torture.pool")
-            .display()
-            .to_string();
         let prefix = text::escape(prefix);
         let mut scan = vec![
             "scan",
@@ -231,11 +227,7 @@ impl Report {
         if matches!(prefix, std::borrow::Cow::Owned(_)) {
             scan.push("--escaped");
         }
-        let commands = [
-            scan,
-            vec!["stat", &self.pool],
-            vec!["torture", &torture, "--rounds", "50"],
-        ];
+        let commands = [scan, vec!["stat", &self.pool], vec!["check", &self.pool]];
         commands
             .map(|arguments| text::command_line([&[program.as_str()], &arguments[..]].concat()))
             .into()
