@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use clap::Subcommand;
+use terminal::command::wants_json;
 use terminal::context::Context;
 use terminal::failure::Failure;
 use terminal::report::report;
@@ -36,10 +37,10 @@ pub(crate) fn has_subcommand(name: &str) -> bool {
 /// Becomes the second command, with the same arguments. Returns only if that fails.
 pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     let failure = turn_into(arguments);
-    let has_flag = |long: &str| arguments.iter().any(|argument| argument == long);
+    // An error is printed in any case.
     let context = Context {
-        json: has_flag("--json"),
-        quiet: has_flag("--quiet"),
+        json: wants_json(arguments),
+        quiet: false,
     };
     ExitCode::from(report(context, &failure))
 }

@@ -41,7 +41,7 @@ pub fn lost_copies<M: Medium>(pool: &Pool<M>) -> Result<Vec<LostCopy>> {
 /// O(trees and segments of their logs).
 ///
 /// # Errors
-/// As [`lost_copies`]; [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed.
+/// Those of [`lost_copies`]; [`ErrorKind::Medium`](crate::ErrorKind::Medium) if the medium failed.
 pub fn mend_copies<M: Medium>(pool: &Pool<M>, had_lost_epochs: bool) -> Result<Vec<LostCopy>> {
     let guard = pool.pin();
     let mut mended = Vec::new();

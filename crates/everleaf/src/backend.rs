@@ -270,8 +270,8 @@ impl<M: Host> Backend for Pool<M> {
     }
 
     fn is_durable(&self, lsn: Lsn) -> bool {
-        // What an open notes by itself is not synced as long as nothing else is written: if it is
-        // lost, nothing is.
+        // The notes that an open makes by itself are not synced as long as nothing else is written.
+        // If they are lost, no entry is.
         let medium = self.medium();
         medium.durable() >= lsn || medium.is_at_rest()
     }

@@ -96,13 +96,17 @@ pub fn subcommand_name(arguments: &[OsString]) -> Option<&str> {
         .find(|name| !name.starts_with('-'))
 }
 
-/// Reports a malformed command line; returns the exit code.
-fn wrong_use(arguments: &[OsString], error: &clap::Error) -> ExitCode {
-    let wants_json = arguments
+/// Whether a command line that is not parsed yet asks for JSON. Behind `--` it would be a key.
+pub fn wants_json(arguments: &[OsString]) -> bool {
+    arguments
         .iter()
         .take_while(|argument| *argument != "--")
-        .any(|argument| argument == "--json");
-    if wants_json {
+        .any(|argument| argument == "--json")
+}
+
+/// Reports a malformed command line; returns the exit code.
+fn wrong_use(arguments: &[OsString], error: &clap::Error) -> ExitCode {
+    if wants_json(arguments) {
         tell_script(&Failure::of_parser(error));
     }
     // If this fails, the exit code still tells.

@@ -172,7 +172,7 @@ fn shell_at_terminal(pool: &Path, home: &Path) -> ShellAtTerminal {
     }
 }
 
-/// What a terminal has shown so far.
+/// The output that a terminal has shown so far.
 struct Shown {
     bytes: Vec<u8>,
     /// How many of them come before the next text that is awaited.

@@ -9,6 +9,26 @@ use pool::{Guard, LostCopy};
 
 use super::unchecked;
 
+/// The number of the copy that is lost, if one is; the argument says which of them pass their checks.
+pub(crate) fn lost_of(is_whole: [bool; 2]) -> Option<usize> {
+    match is_whole {
+        [false, true] => Some(0),
+        [true, false] => Some(1),
+        [true, true] | [false, false] => None,
+    }
+}
+
+/// The report of a lost copy at `offset`, the one with this number. `what` names the value.
+pub(crate) fn report_of(offset: u64, copy: usize, what: &str) -> LostCopy {
+    let ordinal = if copy == 0 { "first" } else { "second" };
+    LostCopy {
+        offset,
+        what: format!("the {ordinal} copy of {what} fails its check"),
+        is_outdated: false,
+        can_be_mended: true,
+    }
+}
+
 /// A lost word.
 pub(crate) struct LostWord<'g> {
     cell: &'g Word,
@@ -23,12 +43,7 @@ impl<'g> LostWord<'g> {
     /// The lost one of two words, if there is one. 0 stands for no value, and is never lost.
     pub(crate) fn of_pair<M: Medium>(guard: &Guard<'_, M>, words: &'g [Word; 2]) -> Option<Self> {
         let found = words.each_ref().map(|word| word.load(guard));
-        let is_whole = found.map(|word| word == 0 || unchecked(word).is_some());
-        let copy = match is_whole {
-            [false, true] => 0,
-            [true, false] => 1,
-            [true, true] | [false, false] => return None,
-        };
+        let copy = lost_of(found.map(|word| word == 0 || unchecked(word).is_some()))?;
         Some(Self {
             cell: &words[copy],
             found: found[copy],
@@ -39,13 +54,7 @@ impl<'g> LostWord<'g> {
 
     /// The report of it. `what` names the value.
     pub(crate) fn report<M: Medium>(&self, guard: &Guard<'_, M>, what: &str) -> LostCopy {
-        let ordinal = if self.copy == 0 { "first" } else { "second" };
-        LostCopy {
-            offset: guard.offset_of(self.cell),
-            what: format!("the {ordinal} copy of {what} fails its check"),
-            is_outdated: false,
-            can_be_mended: true,
-        }
+        report_of(guard.offset_of(self.cell), self.copy, what)
     }
 
     /// Writes the word anew from the other copy, unless another thread has stored a value there

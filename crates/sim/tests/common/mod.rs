@@ -1,6 +1,7 @@
 //! Functions for the tests of engines.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use everleaf_sim::index::batches::TreeKind;
@@ -12,8 +13,9 @@ use everleaf_sim::index::{
 };
 use everleaf_sim::{
     Complaint, CrashFailure, CrashReplay, ExplorationOptions, Explorer, Images, Rules, SecondCrash,
-    Stats,
+    Stats, Subject,
 };
+use medium::sim::{Mutation, Site};
 
 /// An error as a complaint.
 #[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
@@ -230,4 +232,38 @@ pub(crate) fn exhaust(engine: &AnyEngine, length: usize, options: &ExplorationOp
     );
     assert_eq!(stats.cut_short, 0);
     stats
+}
+
+/// Leaves out each store, flush, fence and wait of a script whose place is `here`, one after the
+/// other. An exploration must notice it, by lines or by a log. Returns how many there were.
+pub(crate) fn expect_drops_noticed<S: Subject>(
+    explorer: impl Fn(Rules, Vec<Mutation>) -> Explorer<S>,
+    script: &[S::Operation],
+    here: impl Fn(&Site) -> bool,
+) -> u32 {
+    let all = [Rules::Lines, Rules::Log];
+    let mut mutations = BTreeSet::new();
+    for rules in all {
+        let survey = explorer(rules, Vec::new()).survey(script);
+        mutations.extend(survey.unwrap_or_else(|failure| panic!("{failure}")));
+    }
+    let mut missed = 0;
+    for mutation in mutations {
+        let site = match mutation {
+            Mutation::DropFlush(site)
+            | Mutation::DropFence(site)
+            | Mutation::DropWait(site)
+            | Mutation::DropStore(site) => site,
+            Mutation::PublishEarly(_) | Mutation::SwapPersists(..) => continue,
+        };
+        if !here(&site) {
+            continue;
+        }
+        let is_noticed = all
+            .into_iter()
+            .any(|rules| explorer(rules, vec![mutation]).explore(script).is_err());
+        assert!(is_noticed, "{mutation} was not noticed");
+        missed += 1;
+    }
+    missed
 }

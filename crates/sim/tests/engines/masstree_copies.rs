@@ -219,31 +219,8 @@ fn whatever_a_repair_of_trees_lacks_is_missed() {
         site.file.ends_with("engines/src/copies.rs")
             || site.file.ends_with("engines/src/kit/copies.rs")
     };
-    let all = [Rules::Lines, Rules::Log];
-    let mut mutations = BTreeSet::new();
-    for rules in all {
-        let survey = explorer(options(rules, Vec::new())).survey(&script());
-        mutations.extend(survey.unwrap_or_else(|failure| panic!("{failure}")));
-    }
-    let mut missed = 0;
-    for mutation in mutations {
-        let site = match mutation {
-            Mutation::DropFlush(site)
-            | Mutation::DropFence(site)
-            | Mutation::DropWait(site)
-            | Mutation::DropStore(site) => site,
-            Mutation::PublishEarly(_) | Mutation::SwapPersists(..) => continue,
-        };
-        if !is_here(&site) {
-            continue;
-        }
-        let is_noticed = all.into_iter().any(|rules| {
-            let mut explorer = explorer(options(rules, vec![mutation]));
-            explorer.explore(&script()).is_err()
-        });
-        assert!(is_noticed, "{mutation} was not noticed");
-        missed += 1;
-    }
+    let explorer = |rules, mutations| explorer(options(rules, mutations));
+    let missed = common::expect_drops_noticed(explorer, &script(), is_here);
     // The store and the flush of a copy of the epochs, the flush of a single word, a fence and a wait.
     assert!(missed >= 5, "{missed}");
 }

@@ -650,8 +650,8 @@ fn of_epochs() -> Vec<Script> {
         .collect()
 }
 
-/// The same with a tree that is durable by epochs: what a transaction has read of it is there
-/// whenever its writes to the other tree are.
+/// The same with a tree that is durable by epochs: the entries that a transaction has read there
+/// survive whenever its writes to the other tree do.
 #[test]
 fn crashes_in_transactions_beside_epochs() {
     let mut others = vec![Engine::RNTREE, Engine::MASSTREE];

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use everleaf_sim::index::pool_options;
 use everleaf_sim::{Complaint, ExplorationOptions, Explorer, Images, Rules, SecondCrash, Subject};
-use medium::sim::{Mutation, Sim, Site};
+use medium::sim::{Sim, Site};
 use pool::{Pool, ROOT_WORDS};
 
-use crate::common::text;
+use crate::common::{self, text};
 
 /// Slot 0 of the table, in both copies.
 const SLOTS: [u64; 2] = [0x3000, 0xd800];
@@ -269,31 +269,8 @@ fn whatever_a_repair_lacks_is_missed() {
     let is_here = |site: &Site| {
         site.file.ends_with("pool/src/roots/copies.rs") || site.file.ends_with("pool/src/roots.rs")
     };
-    let all = [Rules::Lines, Rules::Log];
-    let mut mutations = BTreeSet::new();
-    for rules in all {
-        let survey = explorer(options(rules, Vec::new())).survey(&script());
-        mutations.extend(survey.unwrap_or_else(|failure| panic!("{failure}")));
-    }
-    let mut missed = 0;
-    for mutation in mutations {
-        let site = match mutation {
-            Mutation::DropFlush(site)
-            | Mutation::DropFence(site)
-            | Mutation::DropWait(site)
-            | Mutation::DropStore(site) => site,
-            Mutation::PublishEarly(_) | Mutation::SwapPersists(..) => continue,
-        };
-        if !is_here(&site) {
-            continue;
-        }
-        let is_noticed = all.into_iter().any(|rules| {
-            let mut explorer = explorer(options(rules, vec![mutation]));
-            explorer.explore(&script()).is_err()
-        });
-        assert!(is_noticed, "{mutation} was not noticed");
-        missed += 1;
-    }
+    let explorer = |rules, mutations| explorer(options(rules, mutations));
+    let missed = common::expect_drops_noticed(explorer, &script(), is_here);
     // Two stores, two flushes, a fence and a wait.
     assert!(missed >= 6, "{missed}");
 }

@@ -8,7 +8,7 @@
 use medium::{Medium, Word, node};
 use pool::{EPOCHS, Guard, LostCopy};
 
-use crate::kit::copies::write_anew;
+use crate::kit::copies::{lost_of, report_of, write_anew};
 use crate::kit::{checked, unchecked};
 use crate::{Error, Result};
 
@@ -178,18 +178,10 @@ pub(super) fn write_clean<M: Medium>(guard: &Guard<'_, M>) -> Result<()> {
 pub(super) fn lost_copy<M: Medium>(guard: &Guard<'_, M>) -> Result<Option<(usize, LostCopy)>> {
     let [first, second] = EPOCHS.map(|at| guard.node::<EpochWords>(at));
     let is_whole = [first?, second?].map(|copy| copy.read(guard).is_some());
-    let copy = match is_whole {
-        [false, true] => 0,
-        [true, false] => 1,
-        [true, true] | [false, false] => return Ok(None),
+    let Some(copy) = lost_of(is_whole) else {
+        return Ok(None);
     };
-    let ordinal = if copy == 0 { "first" } else { "second" };
-    let lost = LostCopy {
-        offset: EPOCHS[copy],
-        what: format!("the {ordinal} copy of the numbers of epochs fails its check"),
-        is_outdated: false,
-        can_be_mended: true,
-    };
+    let lost = report_of(EPOCHS[copy], copy, "the numbers of epochs");
     Ok(Some((copy, lost)))
 }
 
