@@ -4,6 +4,7 @@ use std::ops::{self, Bound};
 
 use engines::Result;
 use engines::index::{Bounds, Direction, Scan, Value};
+use medium::Lsn;
 
 use crate::Tree;
 use crate::view_reads::ViewReads;
@@ -59,6 +60,8 @@ struct RangeEnd<'t> {
     /// The key of the entry that was returned last, if `has_returned`: the other end stops there.
     key: Vec<u8>,
     has_returned: bool,
+    /// The LSN up to which it has waited.
+    durable: Lsn,
 }
 
 impl RangeEnd<'_> {
@@ -348,9 +351,13 @@ impl<'t> Range<'t> {
         };
         let is_there = scan.advance()?;
         // The end of a range is an answer as well.
-        match self.view {
-            Some(view) => view.wait_for(self.tree, scan.lsn())?,
-            None => self.tree.wait_for(scan.lsn())?,
+        let lsn = scan.lsn();
+        if lsn > end.durable {
+            match self.view {
+                Some(view) => view.wait_for(self.tree, lsn)?,
+                None => self.tree.wait_for(lsn)?,
+            }
+            end.durable = lsn;
         }
         if !is_there {
             return Ok(false);

@@ -85,6 +85,13 @@ impl<M: Medium> Latch<M> {
         look(self.words().version.load(Ordering::Relaxed))
     }
 
+    /// Whether no writer has changed anything since a read that got this version.
+    pub fn is_still(&self, version: u64) -> bool {
+        // ORDER: a record is freed after the version was raised, and its memory is written after
+        // that: a reader that has read such a write before finds the version raised.
+        self.words().version.load(Ordering::Acquire) == version
+    }
+
     /// Keeps other writers out. Readers go on until [`Writing::change`].
     #[inline(always)]
     pub fn write(&self, guard: &Guard<'_, M>) -> Writing<'_, M> {

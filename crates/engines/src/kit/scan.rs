@@ -27,6 +27,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// closer, the rest of them.
 pub const RECORDS_AHEAD: [usize; 2] = [12, 6];
 
+/// Records that are prefetched together.
+const RECORDS_TOGETHER: usize = 8;
+
 /// Stands for the lengths of an entry that cannot be read.
 const DAMAGED: (usize, usize) = (usize::MAX, usize::MAX);
 
@@ -448,6 +451,11 @@ pub enum Way<K> {
     Last,
 }
 
+/// How an engine recognises that a leaf is as it was when it was copied: numbers that only the engine
+/// understands.
+#[derive(Clone, Copy, Debug)]
+pub struct LeafStamp(pub [u64; 3]);
+
 /// A leaf at one moment.
 #[derive(Default)]
 pub struct LeafCopy {
@@ -458,6 +466,17 @@ pub struct LeafCopy {
     /// The bound at which a scan leaves the leaf: the lower bound of the next leaf for a forward
     /// scan, its own lower bound for a reverse scan; `None` at the end of the tree.
     pub end: Option<Vec<u8>>,
+    /// `None` if the engine cannot tell whether the leaf has changed since.
+    pub stamp: Option<LeafStamp>,
+}
+
+impl LeafCopy {
+    /// Makes it a copy of no leaf. Its memory is used again.
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.end = None;
+        self.stamp = None;
+    }
 }
 
 /// Refuses entries of the leaf at an offset whose first words are not in ascending order. A scan
@@ -536,6 +555,12 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
         leaf: &mut LeafCopy,
     ) -> Result<Lsn>;
 
+    /// Whether a leaf has not changed since it was copied with this stamp. As long as it has not, the
+    /// records of its entries are in use. Does not wait.
+    fn is_unchanged(&self, _stamp: LeafStamp) -> bool {
+        false
+    }
+
     /// Calls `visit` with the entries of a tree of words from `from` on, ascending and leaf by
     /// leaf, until it returns `false`. Returns the LSN at which everything that was read is
     /// durable.
@@ -565,11 +590,67 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
     }
 }
 
+/// Prefetches the records of entries that are read one after the other.
+///
+/// It prefetches the records of several entries in a row, not one after each entry that is copied.
+/// Each record lies in a page of its own, and a prefetch waits until the processor has found the
+/// page's address in the page tables. The processor searches for several addresses at a time, but
+/// only for those that its next few hundred instructions use.
+struct RecordsAhead<'e, C> {
+    entries: &'e [EntryWords],
+    kinds: PhantomData<fn() -> C>,
+}
+
+impl<'e, C: Codec> RecordsAhead<'e, C> {
+    fn new(entries: &'e [EntryWords]) -> Self {
+        Self {
+            entries,
+            kinds: PhantomData,
+        }
+    }
+
+    /// Called before the entry at `position` is read; positions ascend from 0.
+    #[inline(always)]
+    fn fetch_before<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
+        if position == 0 {
+            self.fetch_first_lines(guard, 0);
+            self.fetch_first_lines(guard, RECORDS_TOGETHER);
+            self.fetch_rests(guard, 0);
+        }
+        if position.is_multiple_of(RECORDS_TOGETHER) {
+            self.fetch_first_lines(guard, position + 2 * RECORDS_TOGETHER);
+            self.fetch_rests(guard, position + RECORDS_TOGETHER);
+        }
+    }
+
+    /// The entries from a position on whose records are fetched together.
+    fn group(&self, position: usize) -> &'e [EntryWords] {
+        let end = self.entries.len().min(position + RECORDS_TOGETHER);
+        self.entries.get(position..end).unwrap_or_default()
+    }
+
+    fn fetch_first_lines<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
+        for words in self.group(position) {
+            C::prefetch(guard, *words);
+        }
+    }
+
+    /// Prefetches the lines behind the first ones, which say how long the records are.
+    fn fetch_rests<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
+        for words in self.group(position) {
+            C::prefetch_rest(guard, *words);
+        }
+    }
+}
+
 /// The batches of a tree with [`Leaves`].
 pub struct LeafBatches<'i, T, M, C> {
     tree: &'i T,
     /// The leaf of the last batch. Its memory is used again.
     leaf: LeafCopy,
+    /// The first entry of the leaf that the batches do not have yet, if the last one ended within the
+    /// leaf.
+    next: Option<usize>,
     kinds: PhantomData<fn() -> (M, C)>,
 }
 
@@ -580,18 +661,25 @@ impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
             Self {
                 tree,
                 leaf: LeafCopy::default(),
+                next: None,
                 kinds: PhantomData,
             },
             bounds,
             direction,
         )
     }
-}
 
-impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> {
-    fn read(&mut self, batch: &mut ScanBatch) -> Result<()> {
-        let Self { tree, leaf, .. } = self;
-        let guard = tree.pool().pin();
+    /// Where the batch begins in the copied leaf, if the batch before ended within it and the leaf
+    /// has not changed. Records that it leads to may have been freed otherwise.
+    fn go_on_in_leaf(&mut self) -> Option<usize> {
+        let next = self.next.take()?;
+        let stamp = self.leaf.stamp?;
+        self.tree.is_unchanged(stamp).then_some(next)
+    }
+
+    /// Copies the leaf in which the batch begins. Returns the position of the first entry there that
+    /// does not lie before the range.
+    fn copy_leaf(&mut self, guard: &Guard<'_, M>, batch: &mut ScanBatch) -> Result<usize> {
         let goal = match (batch.direction, batch.from()) {
             (Direction::Forward, Bound::Unbounded) => Goal::First,
             (Direction::Reverse, Bound::Unbounded) => Goal::Last,
@@ -599,35 +687,38 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
             (Direction::Reverse, Bound::Included(key)) => Goal::UpTo(key),
             (Direction::Reverse, Bound::Excluded(key)) => Goal::Below(key),
         };
-        leaf.entries.clear();
-        leaf.end = None;
-        let lsn = tree.copy_leaf(&guard, goal, batch.direction, leaf)?;
+        let leaf = &mut self.leaf;
+        leaf.clear();
+        let lsn = self.tree.copy_leaf(guard, goal, batch.direction, leaf)?;
         expect_ascending(&leaf.entries, leaf.offset)?;
         batch.rests_on(lsn);
         if batch.direction == Direction::Reverse {
             leaf.entries.reverse();
         }
-        // Entries before the batch's range are skipped.
         let is_before = |words: &EntryWords| batch.side_of(words[0]) == Some(Ordering::Less);
         let first = leaf.entries.partition_point(is_before);
-        let first = first + batch.count_before::<M, C>(&guard, &leaf.entries[first..]);
+        Ok(first + batch.count_before::<M, C>(guard, &leaf.entries[first..]))
+    }
+}
+
+impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> {
+    fn read(&mut self, batch: &mut ScanBatch) -> Result<()> {
+        let guard = self.tree.pool().pin();
+        let first = match self.go_on_in_leaf() {
+            Some(next) => next,
+            None => self.copy_leaf(&guard, batch)?,
+        };
+        let leaf = &mut self.leaf;
         let entries = &leaf.entries[first..];
-        entries
-            .iter()
-            .take(RECORDS_AHEAD[0])
-            .for_each(|words| C::prefetch(&guard, *words));
+        let records = RecordsAhead::<C>::new(&entries[..entries.len().min(batch.room())]);
         for (position, words) in entries.iter().enumerate() {
-            if let Some(ahead) = entries.get(position + RECORDS_AHEAD[0]) {
-                C::prefetch(&guard, *ahead);
-            }
-            if let Some(ahead) = entries.get(position + RECORDS_AHEAD[1]) {
-                C::prefetch_rest(&guard, *ahead);
-            }
+            records.fetch_before(&guard, position);
             if batch.push_entry::<M, C>(&guard, *words) {
                 continue;
             }
             // The batch is full, or the range ends.
             batch.go_on_behind_last();
+            self.next = Some(first + position + 1);
             return Ok(());
         }
         let Some(end) = leaf.end.take() else {

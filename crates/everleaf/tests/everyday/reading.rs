@@ -62,6 +62,64 @@ fn a_range_seeks_from_either_end() -> Result<()> {
 }
 
 /// Values are lent from a buffer of the thread; a reader may read another one meanwhile.
+/// A range copies the entries of a leaf, and reads their records some at a time. Records that were
+/// replaced or removed meanwhile must not be read: their memory may hold others by then.
+#[test]
+fn a_range_goes_on_with_what_its_leaf_holds_now() -> Result<()> {
+    const KEYS: u32 = 200;
+    /// Entries that a range reads at first.
+    const READ_AHEAD: usize = 16;
+    let key_of = |number: u32| format!("key {number:04}");
+    for engine in Engine::ALL {
+        for is_reverse in [false, true] {
+            let store = Store::in_memory()?;
+            let tree = tree_of(&store, *engine)?;
+            for number in 0..KEYS {
+                tree.put(key_of(number), "old")?;
+            }
+            let mut range = tree.iter();
+            let mut next = || {
+                let entry = if is_reverse {
+                    range.next_back()
+                } else {
+                    range.next()
+                };
+                entry.transpose()
+            };
+            for _ in 0..READ_AHEAD {
+                assert_eq!(&*next()?.expect("there are more").1, b"old");
+            }
+            for number in 0..KEYS {
+                if number % 2 == 0 {
+                    tree.put(key_of(number), "new")?;
+                } else {
+                    tree.remove(key_of(number))?;
+                }
+            }
+            // Other entries take the memory of the records that are not used any more.
+            let other = store.tree("other")?;
+            for number in 0..10 * KEYS {
+                other.put(format!("not {number:04}"), "bad")?;
+            }
+            let read_ahead = READ_AHEAD as u32;
+            let mut expected: Vec<u32> = (0..KEYS).filter(|number| number % 2 == 0).collect();
+            if is_reverse {
+                expected.reverse();
+                expected.retain(|number| *number < KEYS - read_ahead);
+            } else {
+                expected.retain(|number| *number >= read_ahead);
+            }
+            for number in expected {
+                let (key, value) = next()?.expect("there are more");
+                assert_eq!(&*key, key_of(number).as_bytes(), "{engine}");
+                assert_eq!(&*value, b"new", "{engine}");
+            }
+            assert!(next()?.is_none(), "{engine}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn values_are_lent_also_one_within_another() -> Result<()> {
     for engine in Engine::ALL {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::find::Path;
 use super::{Format, Item, NodeKind, Paged, PagedNode};
 use crate::index::{Codec, Direction, EntryWords, VisitWords};
-use crate::kit::scan::{Goal, LeafCopy, Leaves, Tied, Way, expect_ascending};
+use crate::kit::scan::{Goal, LeafCopy, LeafStamp, Leaves, Tied, Way, expect_ascending};
 
 type Entries = SmallVec<[EntryWords; 64]>;
 
@@ -112,11 +112,12 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
     ) -> Result<Lsn> {
         let way = goal.way::<C>();
         let mut entries = Entries::new();
-        let lsn = self.latch.read(guard, |_| {
+        let lsn = self.latch.read(guard, |version| {
             let mut path = Path::new();
             let leaf = self.descend(guard, &way, |step| path.push(step))?;
             self.copy_entries(guard, &leaf, &mut entries)?;
             copy.offset = leaf.offset;
+            copy.stamp = Some(LeafStamp([version, 0, 0]));
             if guard.verifies() {
                 let range = self.expect_path(guard, &path)?;
                 for end in entries.first().into_iter().chain(entries.last()) {
@@ -131,6 +132,12 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
         })?;
         copy.entries.extend(entries);
         Ok(guard.left_to_caller(lsn))
+    }
+
+    /// Nothing in the whole tree has changed.
+    fn is_unchanged(&self, stamp: LeafStamp) -> bool {
+        let LeafStamp([version, ..]) = stamp;
+        self.latch.is_still(version)
     }
 }
 
