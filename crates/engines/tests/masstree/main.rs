@@ -6,4 +6,5 @@ mod common;
 mod damage;
 mod everyday;
 mod free_space;
+mod late_mark;
 mod salvage;
