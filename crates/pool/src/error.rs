@@ -507,8 +507,8 @@ fn process(holder: Option<u32>) -> String {
 fn too_old(limit: Option<usize>) -> String {
     match limit {
         Some(limit) => format!(
-            "the snapshot or transaction is too old: what was changed since takes more than {limit} bytes of memory; open another \
-             one and read faster, or allow more memory with `versions_bytes_max`"
+            "the snapshot or transaction is too old: the changes made since it was opened take more than {limit} bytes \
+             of memory; open another one and read faster, or allow more memory with `versions_bytes_max`"
         ),
         None => "the process that writes the pool has overtaken this store, so nothing more can be read from it; move to a newer \
                  moment with `refresh()`, or open the pool with `read_from_copy`"

@@ -177,7 +177,7 @@ fn words(error: &Error) -> String {
         }
         ErrorKind::ViewTooOld { limit: Some(limit) } => {
             format!(
-                "{at}the snapshot or transaction is too old: what was changed since takes more than {} of memory; begin another one",
+                "{at}the snapshot or transaction is too old: the changes made since it was opened take more than {} of memory; begin another one",
                 medium::size(*limit as u64)
             )
         }
