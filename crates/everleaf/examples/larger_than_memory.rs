@@ -19,7 +19,7 @@ use everleaf::{Engine, MediumChoice, Options, Pending, Settings, Store, Tree, Tr
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Tickets that are waited for together.
+/// Pending writes that are waited for together.
 const TOGETHER: usize = 1000;
 /// Ranges that are read, and entries of each.
 const RANGES: u64 = 2000;

@@ -939,7 +939,7 @@ fn a_write_is_told_that_an_epoch_could_not_be_ended_in_the_background() {
     );
 }
 
-/// Tickets ask whether an epoch is durable. An epoch that the creation of another tree has ended is
+/// A pending write asks whether its epoch is durable. An epoch that the creation of another tree has ended is
 /// durable only when the disk has synced it.
 #[test]
 fn an_epoch_that_another_tree_ends_is_not_durable_if_the_disk_fails() {

@@ -1,4 +1,4 @@
-//! Stores on ordinary files: power cuts, logs that do not fit, tickets, backups.
+//! Stores on ordinary files: power cuts, logs that do not fit, pending writes, backups.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -468,9 +468,9 @@ fn a_file_in_memory_is_no_promise_against_loss_of_power() {
     assert!(!folder.path().join("b.pool").exists());
 }
 
-/// Such a ticket once counted as durable at once, although a crash would have taken the write back.
+/// Such a pending write once counted as durable at once, although a crash would have taken it back.
 #[test]
-fn a_ticket_of_a_tree_of_epochs_waits_for_its_epoch() {
+fn a_pending_write_of_a_tree_of_epochs_waits_for_its_epoch() {
     let folder = tempfile::tempdir().unwrap();
     let store = Options::new()
         .manual_epochs()
@@ -743,10 +743,10 @@ fn written_pages_are_limited() {
         };
         // The number is multiplied by an odd one, so that keys come in no order.
         let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-        let tickets: Vec<_> = (0..keys)
+        let pending: Vec<_> = (0..keys)
             .map(|number| tree.pending().put(key(number), &value).unwrap())
             .collect();
-        tickets.into_iter().last().unwrap().wait().unwrap();
+        pending.into_iter().last().unwrap().wait().unwrap();
         let stat = store.stat().unwrap();
         let log = stat.log.unwrap();
         assert!(log.given_back_bytes > 2 * LIMIT, "{kind}: {log:?}");

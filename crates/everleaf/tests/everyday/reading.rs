@@ -1,5 +1,5 @@
 //! Reading: borrowed values, ranges that seek and change threads, records that are verified,
-//! tickets that are awaited.
+//! pending results that are awaited.
 
 use std::future::Future;
 use std::pin::pin;
@@ -385,13 +385,13 @@ fn pending_results_are_awaited() -> Result<()> {
         let tree = tree_of(&store, *engine)?;
         block_on(async {
             for round in 0..20_u32 {
-                let tickets = (0..10_u32).map(|key| {
+                let pending = (0..10_u32).map(|key| {
                     tree.pending()
                         .put((10 * round + key).to_be_bytes(), "value")
                 });
-                for ticket in tickets.collect::<Result<Vec<_>>>()? {
-                    let again = ticket.clone();
-                    ticket.await?;
+                for result in pending.collect::<Result<Vec<_>>>()? {
+                    let again = result.clone();
+                    result.await?;
                     assert!(again.is_durable());
                 }
             }
