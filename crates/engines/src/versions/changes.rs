@@ -549,7 +549,7 @@ impl TreeVersions {
     }
 
     /// Whether a key that was read has changed since `stamp`, which is not long ago. The caller has
-    /// the clock's lock. O(changes since then), if `was_read` is O(1).
+    /// the clock's lock. O(changes since then), and a call of `was_read` for each.
     pub(super) fn changed_lately(
         &self,
         stamp: Stamp,

@@ -58,6 +58,7 @@ mod clock;
 mod fault;
 mod merge;
 mod read;
+mod read_ranges;
 mod read_set;
 mod record;
 

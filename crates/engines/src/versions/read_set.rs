@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::changes::{ChangedLately, FirstChanged, Stamp, TreeVersions};
 use super::fault::VersionsFault;
+use super::read_ranges::SortedRanges;
 use crate::index::{Bounds, Direction};
 use crate::{Error, ErrorKind, Result};
 
@@ -22,6 +23,18 @@ struct TreeReads {
     name: String,
     keys: BTreeSet<Vec<u8>>,
     ranges: Vec<ReadRange>,
+}
+
+/// The reads of a transaction that commits, sorted to be compared with keys that have changed.
+#[derive(Debug)]
+pub(super) struct SortedReads<'r> {
+    trees: Vec<SortedTreeReads<'r>>,
+}
+
+#[derive(Debug)]
+struct SortedTreeReads<'r> {
+    reads: &'r TreeReads,
+    ranges: SortedRanges<'r>,
 }
 
 /// A range that is being read.
@@ -101,21 +114,15 @@ impl ReadSet {
         Ok(())
     }
 
-    /// Does the same as [`ReadSet::expect_unchanged_since`] for a stamp that is not long ago. The
-    /// caller has the clock's lock. O(writes since then), unless these were too many to be known.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Conflict`].
-    pub(super) fn expect_unchanged_lately(&self, stamp: Stamp) -> Result<()> {
-        for reads in &self.trees {
-            let was_read = |key: &[u8]| reads.has(key);
-            match reads.tree.changed_lately(stamp, was_read) {
-                ChangedLately::No => {}
-                ChangedLately::Yes(changed) => return Err(reads.conflict(changed)),
-                ChangedLately::Unknown => reads.expect_unchanged_since(stamp)?,
-            }
+    /// The reads, sorted for [`SortedReads::expect_unchanged_lately`]. O(ranges * log ranges).
+    pub(super) fn sorted(&self) -> SortedReads<'_> {
+        let trees = self.trees.iter().map(|reads| SortedTreeReads {
+            reads,
+            ranges: SortedRanges::of(reads.spans()),
+        });
+        SortedReads {
+            trees: trees.collect(),
         }
-        Ok(())
     }
 
     fn number(&mut self, tree: &Arc<TreeVersions>, name: &str) -> usize {
@@ -141,15 +148,6 @@ impl TreeReads {
         self.ranges.iter().filter_map(|range| range.bounds.as_ref())
     }
 
-    /// Whether a key was read, by itself or within a range. O(log keys + ranges).
-    fn has(&self, key: &[u8]) -> bool {
-        if self.keys.contains(key) {
-            return true;
-        }
-        let counts_ranges = !self.tree.faults().has(VersionsFault::NoCheckOfRanges);
-        counts_ranges && self.spans().any(|bounds| bounds.contains(key))
-    }
-
     fn expect_unchanged_since(&self, stamp: Stamp) -> Result<()> {
         let keys = self.keys.iter().map(Vec::as_slice);
         match self.tree.first_changed(keys, self.spans(), stamp) {
@@ -165,6 +163,38 @@ impl TreeReads {
         };
         let tree = self.name.clone();
         ErrorKind::Conflict { tree, key }.into()
+    }
+}
+
+impl SortedReads<'_> {
+    /// Does the same as [`ReadSet::expect_unchanged_since`] for a stamp that is not long ago. The
+    /// caller has the clock's lock. O(writes since then * log reads), unless these writes were too
+    /// many to be known.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`].
+    pub(super) fn expect_unchanged_lately(&self, stamp: Stamp) -> Result<()> {
+        for sorted in &self.trees {
+            let reads = sorted.reads;
+            let was_read = |key: &[u8]| sorted.has(key);
+            match reads.tree.changed_lately(stamp, was_read) {
+                ChangedLately::No => {}
+                ChangedLately::Yes(changed) => return Err(reads.conflict(changed)),
+                ChangedLately::Unknown => reads.expect_unchanged_since(stamp)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SortedTreeReads<'_> {
+    /// Whether a key was read, by itself or within a range. O(log keys + log ranges).
+    fn has(&self, key: &[u8]) -> bool {
+        if self.reads.keys.contains(key) {
+            return true;
+        }
+        let faults = self.reads.tree.faults();
+        !faults.has(VersionsFault::NoCheckOfRanges) && self.ranges.contains(key)
     }
 }
 

@@ -8,7 +8,7 @@ use rustc_hash::FxHasher;
 
 use super::changes::{OldValue, Stamp, TreeVersions};
 use super::clock::Clock;
-use super::read_set::ReadSet;
+use super::read_set::{ReadSet, SortedReads};
 use super::{KEY_LOCKS, PlantedFault, StoreView, Versions, VersionsFault};
 #[cfg(doc)]
 use crate::ErrorKind;
@@ -67,8 +67,11 @@ pub(crate) struct BatchChange<'b> {
 /// What must not have changed since a view was opened, for a transaction that commits.
 #[derive(Debug)]
 pub(crate) struct TransactionCheck<'b> {
-    pub(crate) view: &'b StoreView,
-    pub(crate) reads: &'b ReadSet,
+    view: &'b StoreView,
+    reads: &'b ReadSet,
+    /// The reads once more. They are sorted before the lock of the clock is taken, under which they
+    /// are compared with the last changes.
+    sorted_reads: SortedReads<'b>,
 }
 
 impl Versions {
@@ -218,7 +221,16 @@ impl Versions {
     }
 }
 
-impl TransactionCheck<'_> {
+impl<'b> TransactionCheck<'b> {
+    /// The check of these reads. O(ranges * log ranges).
+    pub(crate) fn new(view: &'b StoreView, reads: &'b ReadSet) -> Self {
+        Self {
+            view,
+            reads,
+            sorted_reads: reads.sorted(),
+        }
+    }
+
     /// Checks that nothing that the transaction has read has changed since a stamp.
     fn expect_unchanged_since(&self, stamp: Stamp, faults: PlantedFault) -> Result<()> {
         if faults.has(VersionsFault::NoCheck) {
@@ -232,7 +244,7 @@ impl TransactionCheck<'_> {
         if faults.has(VersionsFault::NoCheck) || faults.has(VersionsFault::CheckThenStamp) {
             return Ok(());
         }
-        self.reads.expect_unchanged_lately(stamp)
+        self.sorted_reads.expect_unchanged_lately(stamp)
     }
 }
 
