@@ -85,7 +85,10 @@ impl StoreView {
             return Ok(Observed::durable(vec![None; keys.len()]));
         }
         self.begin_read()?;
-        let mut found = tree.read_many(keys)?;
+        let Ok(mut found) = tree.read_many(keys) else {
+            // The key that the tree cannot read may have an old value.
+            return self.read_one_by_one(tree, versions, keys);
+        };
         if !versions.is_unchanged_since(self.stamp()) {
             for (key, value) in keys.iter().zip(&mut found.value) {
                 if let Some(old) = versions.value_at(key, self.stamp()) {
@@ -97,6 +100,25 @@ impl StoreView {
         }
         self.end_read()?;
         Ok(found)
+    }
+
+    /// Does the same as [`StoreView::read_many`], but reads each key by itself: one that the tree
+    /// cannot read is no obstacle if this view has an old value of it.
+    #[cold]
+    fn read_one_by_one(
+        &self,
+        tree: &dyn Index,
+        versions: &TreeVersions,
+        keys: &[&[u8]],
+    ) -> Result<Observed<Vec<Option<Value>>>> {
+        let mut values = Vec::with_capacity(keys.len());
+        let mut lsn = Lsn::DURABLE;
+        for key in keys {
+            let found = self.read(tree, versions, key)?;
+            lsn = lsn.max(found.lsn);
+            values.push(found.value);
+        }
+        Ok(Observed { value: values, lsn })
     }
 
     /// The entries of this view within `bounds`. Does not wait.

@@ -1,11 +1,15 @@
 //! Snapshots: the store as of one moment, whatever is written meanwhile.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use everleaf::{
-    Batch, Engine, Error, ErrorKind, Options, Result, Snapshot, Store, Tree, TreeOptions, View,
+    Batch, Engine, Error, ErrorKind, MediumChoice, Options, Result, Snapshot, Store, Tree,
+    TreeOptions, View,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng as _, RngCore as _, SeedableRng as _};
@@ -70,6 +74,57 @@ fn a_snapshot_keeps_what_was_there() -> Result<()> {
         assert_eq!(many, [Some("1".to_owned()), Some("1".to_owned()), None]);
         Ok(())
     })
+}
+
+/// Flips a bit of the only place in a file that has these bytes.
+fn damage(path: &Path, bytes: &[u8]) {
+    let content = fs::read(path).unwrap();
+    let mut windows = content.windows(bytes.len());
+    let at = windows.position(|window| window == bytes).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[bytes[0] ^ 4], at as u64).unwrap();
+}
+
+/// Keys with old values, and one without.
+const KEYS: [&str; 4] = ["c", "b", "absent", "a"];
+
+fn expect_old_values(view: &impl View, tree: &Tree) -> Result<()> {
+    let many = view.get_many(tree, &KEYS)?;
+    for (key, value) in KEYS.into_iter().zip(many) {
+        assert_eq!(value, view.get(tree, key)?, "{key}");
+        let old = (key != "absent").then(|| "an old value".to_owned());
+        assert_eq!(text(value), old, "{key}");
+    }
+    Ok(())
+}
+
+/// The present record of a key is damaged, and a view has the value that the key had before. A read
+/// of many keys once failed where a read of each of them did not.
+#[test]
+fn get_many_takes_the_old_value_of_a_key_whose_record_is_damaged() -> Result<()> {
+    for engine in Engine::ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.pool");
+        // The store sees what is written to the file.
+        let store = Options::new().medium(MediumChoice::Dax).open(&path)?;
+        let tree = tree_of(&store, *engine)?;
+        for key in ["a", "b", "c"] {
+            tree.put(key, "an old value")?;
+        }
+        let snapshot = store.snapshot()?;
+        let transaction = store.begin()?;
+        let value = "a value that nothing else in the pool has";
+        tree.put("b", value)?;
+        damage(&path, value.as_bytes());
+        assert!(tree.get("b").unwrap_err().is_corrupt(), "{}", engine.name);
+        expect_old_values(&snapshot, &tree)?;
+        expect_old_values(&transaction, &tree)?;
+        // A view that has the damaged record.
+        let later = store.snapshot()?;
+        let error = later.get_many(&tree, &KEYS).unwrap_err();
+        assert!(error.is_corrupt(), "{}: {error}", engine.name);
+    }
+    Ok(())
 }
 
 #[test]
