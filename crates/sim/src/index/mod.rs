@@ -138,6 +138,22 @@ impl IndexOperation {
         }
     }
 
+    /// The key of a read that reads no other: a lookup, or a range of one key.
+    fn only_key_read(self) -> Option<u64> {
+        match self {
+            Get(key) => Some(key),
+            GetMany(first, last)
+            | Scan(first, last)
+            | ScanBack(first, last)
+            | Visit(first, last)
+                if first == last =>
+            {
+                Some(first)
+            }
+            _ => None,
+        }
+    }
+
     fn key(self) -> Option<u64> {
         match self {
             Insert(key, _)
@@ -469,8 +485,11 @@ impl Subject for IndexSubject {
         match (operation, self.deferral) {
             (Sync | Compact | Evacuate | Reopen | DropTree, _) => DurabilityContract::OnReturn,
             (_, Deferral::Nothing) => self.engine.durability(),
-            (Get(key), Deferral::Writes) => DurabilityContract::OfPart(*key),
-            _ => DurabilityContract::AtAnyTime,
+            (_, Deferral::Writes) => match operation.only_key_read() {
+                Some(key) => DurabilityContract::OfPart(key),
+                None => DurabilityContract::AtAnyTime,
+            },
+            (_, Deferral::Everything) => DurabilityContract::AtAnyTime,
         }
     }
 

@@ -216,6 +216,27 @@ pub fn every_evacuation_in_epochs() -> Vec<IndexOperation> {
     script
 }
 
+/// Each way to read one key, for each change of the key that goes before it. For trees whose writes
+/// return before they are durable.
+pub fn reads_of_pending_writes() -> Vec<IndexOperation> {
+    let mut script: Vec<_> = (1..8).map(|key| Insert(10 * key, key)).collect();
+    script.push(Sync);
+    let reads: [fn(u64) -> IndexOperation; 5] = [
+        |key| Get(key),
+        |key| GetMany(key, key),
+        |key| Scan(key, key),
+        |key| ScanBack(key, key),
+        |key| Visit(key, key),
+    ];
+    for (number, read) in (1..).zip(reads) {
+        script.extend([Put(30, 100 + number), read(30)]);
+        script.extend([Insert(35, 200 + number), read(35)]);
+        script.extend([Remove(35), read(35)]);
+    }
+    script.push(Sync);
+    script
+}
+
 /// All changes of an engine with buffered durability: each kind of change alone in an epoch, and
 /// together those that cannot share an in-line log.
 pub fn every_change_in_epochs() -> Vec<IndexOperation> {

@@ -3,9 +3,10 @@
 
 use everleaf_sim::index::CodecName::{Record, Word};
 use everleaf_sim::index::IndexOperation::{Get, Insert, Put, Sync, Update};
-use everleaf_sim::index::script::every_change_in_epochs;
+use everleaf_sim::index::script::{every_change_in_epochs, reads_of_pending_writes};
 use everleaf_sim::index::{Deferral, Engine, FollowUp, IndexOperation, IndexSubject};
 use everleaf_sim::{ExplorationOptions, Explorer, Images, Rules, SecondCrash, Subject};
+use medium::sim::{Mutation, Site, SiteKind};
 
 use crate::common;
 
@@ -72,8 +73,64 @@ fn what_a_crash_takes_back_is_the_end() {
 }
 
 #[test]
-fn what_was_read_beside_tickets_is_durable() {
+fn what_was_read_beside_pending_writes_is_durable() {
     keep_what_they_promise(Deferral::Writes);
+}
+
+/// The engines whose writes are durable when they return, each with the folder of its reads.
+const IMMEDIATE: [(Engine, &str); 4] = [
+    (Engine::RNTREE, "/rntree/"),
+    (Engine::BZTREE, "/bztree/"),
+    (Engine::WBTREE, "/kit/paged/"),
+    (Engine::CAWBT, "/cawbt/"),
+];
+
+/// Explores each way to read a key that was just written, with these faults. Returns the places where
+/// lookups and ranges leave a wait to their caller.
+fn explore_reads(
+    engine: Engine,
+    codec: everleaf_sim::index::CodecName,
+    mutations: Vec<Mutation>,
+) -> Result<Vec<Site>, String> {
+    let options = ExplorationOptions {
+        images: Images::Some { random: 0 },
+        mutations,
+        shrink: false,
+        ..options()
+    };
+    let mut explorer = Explorer::new(subject(engine, codec, Deferral::Writes), options).unwrap();
+    explorer.sim().start_census();
+    explorer
+        .explore(&reads_of_pending_writes())
+        .map_err(|failure| failure.to_string())?;
+    let places = explorer.sim().census().into_keys();
+    let is_of_read = |site: &Site| {
+        let reads = ["find.rs", "scan.rs"];
+        reads.iter().any(|file| site.file.ends_with(file))
+    };
+    let waits = places.filter(|(kind, site)| *kind == SiteKind::Wait && is_of_read(site));
+    Ok(waits.map(|(_, site)| site).collect())
+}
+
+/// A lookup or a range, alone, must not return an entry that a crash takes back. Each wait of a read
+/// is needed for that.
+#[test]
+fn a_read_waits_for_the_pending_write_that_it_returns() {
+    for (engine, folder) in IMMEDIATE {
+        for codec in [Word, Record] {
+            let sites = explore_reads(engine, codec, Vec::new());
+            let sites = sites.unwrap_or_else(|failure| panic!("{failure}"));
+            println!("{engine:?}, {codec:?}: {sites:?}");
+            for file in ["find.rs", "scan.rs"] {
+                let is_here = |site: &Site| site.file.ends_with(&format!("{folder}{file}")[..]);
+                assert!(sites.iter().any(is_here), "{engine:?}: {folder}{file}");
+            }
+            for site in sites {
+                let found = explore_reads(engine, codec, vec![Mutation::DropWait(site)]);
+                assert!(found.is_err(), "{engine:?}, {codec:?}: {site}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -320,11 +320,6 @@ const OF_WBTREE: &[&str] = &["engines/src/wbtree/", "engines/src/kit/paged/"];
 /// The kit's tree below a node format.
 const PAGED: &[Justified] = &[
     justified(
-        "engines/src/kit/paged/find.rs Paged::find left_to_caller 1",
-        &[Wait],
-        SEEN_ALONE,
-    ),
-    justified(
         "engines/src/kit/paged/log.rs Redo::commit fence 1",
         &[Swapped],
         BOTH_BEFORE,
@@ -340,11 +335,6 @@ const PAGED: &[Justified] = &[
         "a pool with a log to be finished was not closed, and so says already that it is not clean",
     )
     .after("pool/src/pool.rs"),
-    justified(
-        "engines/src/kit/paged/scan.rs Paged::copy_leaf left_to_caller 1",
-        &[Wait],
-        SEEN_ALONE,
-    ),
     justified(
         "engines/src/kit/paged/insert.rs Paged::store fence 1",
         &[Swapped],
@@ -403,21 +393,6 @@ const CAWBT: &[Justified] = &[
         "engines/src/cawbt/log.rs CawbTree::apply publish 3",
         &[DoneFirst],
         EITHER_FIRST,
-    ),
-    justified(
-        "engines/src/cawbt/find.rs CawbTree::find left_to_caller 1",
-        &[Wait],
-        SEEN_ALONE,
-    ),
-    justified(
-        "engines/src/cawbt/scan.rs CawbTree::copy_leaf left_to_caller 1",
-        &[Wait],
-        SEEN_ALONE,
-    ),
-    justified(
-        "engines/src/index/mod.rs DurableScan::advance wait 1",
-        &[Wait],
-        SEEN_ALONE,
     ),
     justified(
         "engines/src/cawbt/mod.rs CawbTree::figures settle 1",
@@ -534,11 +509,6 @@ const RNTREE: &[Justified] = &[
         NO_COPY_YET,
     ),
     justified(
-        "engines/src/rntree/scan.rs RnTree::snapshot left_to_caller 1",
-        &[Wait],
-        SEEN_ALONE,
-    ),
-    justified(
         "engines/src/rntree/insert.rs RnTree::attempt fence 1",
         &[Swapped],
         BOTH_BEFORE,
@@ -564,16 +534,6 @@ const RNTREE: &[Justified] = &[
         BOTH_BEFORE,
     ),
     justified(
-        "engines/src/rntree/find.rs RnTree::find left_to_caller 1",
-        &[Wait],
-        SEEN_ALONE,
-    ),
-    justified(
-        "engines/src/rntree/find.rs RnTree::find left_to_caller 2",
-        &[Wait],
-        SEEN_ALONE,
-    ),
-    justified(
         "engines/src/rntree/remove.rs RnTree::erase left_to_caller 1",
         &[Wait],
         SEEN_ALONE,
@@ -587,11 +547,6 @@ const RNTREE: &[Justified] = &[
 
 /// `bztree`, and what it is made of.
 const BZTREE: &[Justified] = &[
-    justified(
-        "engines/src/bztree/find.rs BzTree::find left_to_caller 1",
-        &[Wait],
-        SEEN_ALONE,
-    ),
     justified(
         "engines/src/bztree/recover.rs BzTree::create fence 1",
         &[Swapped],

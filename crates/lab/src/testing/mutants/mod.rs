@@ -146,6 +146,10 @@ fn places(target: &MutationTarget) -> Result<Vec<(Mutation, Vec<&Trial>)>, Strin
             .survey()
             .map_err(|failure| format!("{}: {failure}", trial.name))
     };
+    // A trial that fails without a fault would seem to notice every one.
+    for trial in target.quick.iter().chain(&target.suites) {
+        survey(trial)?;
+    }
     let mut places: BTreeMap<Mutation, Vec<&Trial>> = BTreeMap::new();
     for trial in &target.trials {
         for mutation in survey(trial)? {

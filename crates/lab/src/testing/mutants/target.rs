@@ -16,14 +16,14 @@ use sim::index::IndexOperation::{Insert, Put, Remove, Sync as EndEpoch, Update};
 use sim::index::batches::{BatchSubject, TreeKind};
 use sim::index::script::{
     every_change, every_change_in_epochs, every_compaction, every_drop, every_evacuation,
-    every_load, loaded_and_left_alone, merged_to_one_leaf, second_epochs_of_two_lives,
-    values_in_epochs, values_of_two_lives, what_epochs_meet,
+    every_load, loaded_and_left_alone, merged_to_one_leaf, reads_of_pending_writes,
+    second_epochs_of_two_lives, values_in_epochs, values_of_two_lives, what_epochs_meet,
 };
 use sim::index::suite::{Suite, exhaust};
 use sim::index::threads::{epoch_end, takers};
 use sim::index::{
-    AnyEngine, CodecName, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM, Size,
-    engine,
+    AnyEngine, CodecName, Deferral, Explored, FollowUp, IndexOperation, IndexSubject, RUBBISH_FROM,
+    Size, engine,
 };
 use sim::{ExplorationOptions, Explorer, Images, SecondCrash};
 use sim::{Program, Scheduling, Search};
@@ -44,7 +44,8 @@ impl Trial {
         script: Vec<IndexOperation>,
         options: ExplorationOptions,
     ) -> Self {
-        Self::new(engine, script, FollowUp::SplitAndMerge, options)
+        let follow_up = FollowUp::SplitAndMerge;
+        Self::new(engine, script, follow_up, Deferral::Nothing, options)
     }
 
     /// Does the same as [`Trial::of_script`], but fast: one crash, few images, a short follow-up.
@@ -71,12 +72,19 @@ impl Trial {
         second_crash: SecondCrash,
         options: ExplorationOptions,
     ) -> Self {
-        let options = ExplorationOptions {
-            images: Images::Some { random: 0 },
-            second_crash,
-            ..options
-        };
-        Self::new(engine, script, FollowUp::Keys, options)
+        let options = few_images(second_crash, options);
+        Self::new(engine, script, FollowUp::Keys, Deferral::Nothing, options)
+    }
+
+    /// Does the same as [`Trial::quick`], but writes return before they are durable, and reads wait
+    /// until their results are. It finds no places for faults.
+    pub fn deferring(
+        engine: AnyEngine,
+        script: Vec<IndexOperation>,
+        options: ExplorationOptions,
+    ) -> Self {
+        let options = few_images(SecondCrash::Never, options);
+        Self::new(engine, script, FollowUp::Keys, Deferral::Writes, options)
     }
 
     /// Does the same as [`Trial::of_script`], but the operations after a crash reuse free space,
@@ -86,13 +94,14 @@ impl Trial {
         script: Vec<IndexOperation>,
         options: ExplorationOptions,
     ) -> Self {
-        Self::new(engine, script, FollowUp::Reuse, options)
+        Self::new(engine, script, FollowUp::Reuse, Deferral::Nothing, options)
     }
 
     fn new(
         engine: AnyEngine,
         script: Vec<IndexOperation>,
         follow_up: FollowUp,
+        deferral: Deferral,
         options: ExplorationOptions,
     ) -> Self {
         let ExplorationOptions {
@@ -104,7 +113,8 @@ impl Trial {
             engine.codec()
         );
         let explore = move |mutations| {
-            let mut explorer = explorer(&engine, follow_up, &options, mutations);
+            let subject = IndexSubject::new(&engine, follow_up).deferring(deferral);
+            let mut explorer = explorer(subject, &options, mutations);
             explorer
                 .survey(&script)
                 .map_err(|failure| failure.to_string())
@@ -153,7 +163,8 @@ impl Trial {
         let name = format!("{} {}, threads, {rules:?}", engine.name(), engine.codec());
         setup.extend(epoch_end(engine.durability()));
         let explore = move |mutations| {
-            let mut explorer = explorer(&engine, FollowUp::Keys, &options, mutations);
+            let subject = IndexSubject::new(&engine, FollowUp::Keys);
+            let mut explorer = explorer(subject, &options, mutations);
             explorer
                 .set_up(&setup)
                 .map_err(|failure| failure.to_string())?;
@@ -328,13 +339,20 @@ impl MutationTarget {
 
 /// An explorer of an engine that has faults.
 fn explorer(
-    engine: &AnyEngine,
-    follow_up: FollowUp,
+    subject: IndexSubject,
     options: &ExplorationOptions,
     faults: Vec<Mutation>,
 ) -> Explorer<IndexSubject> {
-    let subject = IndexSubject::new(engine, follow_up);
     Explorer::new(subject, with_faults(options, faults)).expect("memory for the explorer")
+}
+
+/// One crash, or two, few images.
+fn few_images(second_crash: SecondCrash, options: ExplorationOptions) -> ExplorationOptions {
+    ExplorationOptions {
+        images: Images::Some { random: 0 },
+        second_crash,
+        ..options
+    }
 }
 
 /// The first failure is enough.
@@ -409,9 +427,16 @@ fn immediate(engine: Engine) -> MutationTarget {
     };
     let quick = trials(Trial::quick);
     let trials = trials(Trial::of_script);
+    // A reader, alone, must wait for the write before it.
+    let deferring = CODECS.map(|codec| {
+        let engine = self::engine(engine, codec, Size::Small);
+        let options = options(LineForm::Single, Rules::Log);
+        Trial::deferring(engine, reads_of_pending_writes(), options)
+    });
     MutationTarget {
         quick,
         trials,
+        suites: deferring.into(),
         ..MutationTarget::without_trials(engine)
     }
 }
@@ -466,10 +491,8 @@ fn rntree() -> MutationTarget {
         let engine = engine(Engine::RNTREE, CodecName::Record, Size::Small);
         Trial::of_threads(engine, Vec::new(), program, once(Rules::Lines))
     };
-    let mut target = MutationTarget {
-        suites: vec![slab_left_open],
-        ..immediate(Engine::RNTREE)
-    };
+    let mut target = immediate(Engine::RNTREE);
+    target.suites.push(slab_left_open);
     // Splits that copy records.
     for rules in [Rules::Lines, Rules::Log] {
         let gathering = Explored::small(Engine::RNTREE, CodecName::Record)
