@@ -209,7 +209,7 @@ impl<M: Medium> Throttled for Pool<M> {
     }
 }
 
-/// A write that the gate has let in.
+/// A write that the gate has let in by a locked share.
 struct Entered<'g> {
     /// Its share of the stripe of its key.
     share: Share<'g>,
@@ -226,30 +226,38 @@ struct Gate {
     /// The pool, if its writes may be held back.
     throttled: Option<Box<dyn Throttled>>,
     versions: Arc<TreeVersions>,
+    /// The versions of the store, to which `versions` leads as well, but by one load more.
+    store_versions: Arc<Versions>,
 }
 
 impl Gate {
-    /// Lets a write to one key in. Its stripe is held in shared mode until the share is dropped,
-    /// after the engine has ordered the write.
+    /// Lets a write to one key in, if it need not record what it replaces: no view is open, and the
+    /// thread can announce its share. Otherwise the caller goes on with [`Gate::enter_by_lock`]. The
+    /// stripe is held in shared mode until the share is dropped, after the engine has ordered the
+    /// write.
     #[inline(always)]
-    fn enter(&self, stripe: usize) -> Result<Entered<'_>> {
+    fn enter_unrecorded(&self, stripe: usize) -> Result<Option<Share<'_>>> {
         // The stripe is not held meanwhile: a batch need not wait for this.
         if let Some(pool) = &self.throttled {
             pool.await_memory()?;
         }
         let Some(share) = self.stripes.announce(stripe) else {
-            return self.enter_by_lock(stripe);
+            return Ok(None);
         };
-        if self.versions.store().is_on() {
+        if self.store_versions.is_on() {
             // Transactions do not wait for announced shares.
-            drop(share);
-            return self.enter_by_lock(stripe);
+            return Ok(None);
         }
         self.batch_slots.expect_whole()?;
-        Ok(Entered {
-            share,
-            is_recorded: false,
-        })
+        Ok(Some(share))
+    }
+
+    /// Lets something in that changes no value, so that there is nothing to record.
+    fn enter(&self, stripe: usize) -> Result<Share<'_>> {
+        match self.enter_unrecorded(stripe)? {
+            Some(share) => Ok(share),
+            None => Ok(self.enter_by_lock(stripe)?.share),
+        }
     }
 
     /// Lets a write in by a locked share.
@@ -268,9 +276,26 @@ impl Gate {
         Ok(Entered { share, is_recorded })
     }
 
+    /// A write to one key that [`Gate::enter_unrecorded`] has not let in. Records what it replaces, if
+    /// a view is open.
+    #[cold]
+    fn write_by_lock<R>(
+        &self,
+        stripe: usize,
+        key: &[u8],
+        read_old: impl Fn() -> Result<OldValue>,
+        write: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let Entered { share, is_recorded } = self.enter_by_lock(stripe)?;
+        if is_recorded {
+            self.write_recorded(share, key, read_old, write)
+        } else {
+            write()
+        }
+    }
+
     /// A write to one key, which records what it replaces. The calling thread has the share of the
     /// stripe.
-    #[cold]
     fn write_recorded<R>(
         &self,
         share: Share<'_>,
@@ -342,6 +367,7 @@ impl StripedTree {
             stripes: Stripes::new::<M>(),
             batch_slots: Arc::clone(pool.batch_slots()),
             throttled,
+            store_versions: Arc::clone(versions.store()),
             versions,
         });
         let weak: Weak<dyn WritesUnderWay> = Arc::downgrade(&gate) as _;
@@ -491,16 +517,16 @@ impl Index for StripedTree {
         condition: Condition<&[u8]>,
     ) -> Result<Written> {
         self.process.expect_current()?;
-        let entered = self.gate.enter(Stripes::of(key))?;
-        if entered.is_recorded {
-            return self.gate.write_recorded(
-                entered.share,
-                key,
-                || OldValue::of(self.tree.read(key)),
-                || self.tree.write(key, value, condition),
-            );
+        let stripe = Stripes::of(key);
+        if let Some(_share) = self.gate.enter_unrecorded(stripe)? {
+            return self.tree.write(key, value, condition);
         }
-        self.tree.write(key, value, condition)
+        self.gate.write_by_lock(
+            stripe,
+            key,
+            || OldValue::of(self.tree.read(key)),
+            || self.tree.write(key, value, condition),
+        )
     }
 
     fn read_many(&self, keys: &[&[u8]]) -> Result<Observed<Vec<Option<Value>>>> {
@@ -591,13 +617,13 @@ impl Index for StripedTree {
     fn move_record(&self, key: &[u8]) -> Result<Moved> {
         self.process.expect_current()?;
         // The value stays as it is, so there is nothing to record.
-        let _entered = self.gate.enter(Stripes::of(key))?;
+        let _share = self.gate.enter(Stripes::of(key))?;
         self.tree.move_record(key)
     }
 
     fn move_node(&self, low: &[u8]) -> Result<Moved> {
         self.process.expect_current()?;
-        let _entered = self.gate.enter(Stripes::of(low))?;
+        let _share = self.gate.enter(Stripes::of(low))?;
         self.tree.move_node(low)
     }
 
@@ -643,16 +669,16 @@ impl WordIndex for StripedWords {
 
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<Written> {
         self.process.expect_current()?;
-        let entered = self.gate.enter(Stripes::of_word(key))?;
-        if entered.is_recorded {
-            return self.gate.write_recorded(
-                entered.share,
-                &key.to_be_bytes(),
-                || OldValue::of_word(self.tree.read(key)),
-                || self.tree.write(key, value, condition),
-            );
+        let stripe = Stripes::of_word(key);
+        if let Some(_share) = self.gate.enter_unrecorded(stripe)? {
+            return self.tree.write(key, value, condition);
         }
-        self.tree.write(key, value, condition)
+        self.gate.write_by_lock(
+            stripe,
+            &key.to_be_bytes(),
+            || OldValue::of_word(self.tree.read(key)),
+            || self.tree.write(key, value, condition),
+        )
     }
 
     fn read_many(&self, keys: &[u64], values: &mut [Option<u64>]) -> Result<Lsn> {
