@@ -60,8 +60,8 @@ struct RangeEnd<'t> {
     /// The key of the entry that was returned last, if `has_returned`: the other end stops there.
     key: Vec<u8>,
     has_returned: bool,
-    /// The LSN up to which it has waited.
-    durable: Lsn,
+    /// The greatest LSN that it has waited for, or that its view has noted to wait for later.
+    awaited: Lsn,
 }
 
 impl RangeEnd<'_> {
@@ -352,12 +352,12 @@ impl<'t> Range<'t> {
         let is_there = scan.advance()?;
         // The end of a range is an answer as well.
         let lsn = scan.lsn();
-        if lsn > end.durable {
+        if lsn > end.awaited {
             match self.view {
                 Some(view) => view.wait_for(self.tree, lsn)?,
                 None => self.tree.wait_for(lsn)?,
             }
-            end.durable = lsn;
+            end.awaited = lsn;
         }
         if !is_there {
             return Ok(false);

@@ -632,10 +632,10 @@ impl<'b, M: Medium> BatchCommit<'_, 'b, M> {
             })
             .collect();
         let read_old = |index: usize| read_old(writes[index]);
-        let check = self
-            .batch
-            .transaction
-            .map(|transaction| TransactionCheck::new(transaction.view, transaction.reads));
+        let check = self.batch.transaction.map(|transaction| TransactionCheck {
+            view: transaction.view,
+            reads: transaction.reads,
+        });
         let unpublished = versions.record_batch(&changes, read_old, check.as_ref())?;
         Ok(Some(unpublished))
     }

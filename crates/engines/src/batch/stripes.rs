@@ -226,13 +226,13 @@ struct Gate {
     /// The pool, if its writes may be held back.
     throttled: Option<Box<dyn Throttled>>,
     versions: Arc<TreeVersions>,
-    /// The versions of the store, to which `versions` leads as well, but by one load more.
+    /// The same as `versions.store()`; it is here as well because that saves each write a load.
     store_versions: Arc<Versions>,
 }
 
 impl Gate {
     /// Lets a write to one key in, if it need not record what it replaces: no view is open, and the
-    /// thread can announce its share. Otherwise the caller goes on with [`Gate::enter_by_lock`]. The
+    /// thread can announce its share. Otherwise the caller goes on with [`Gate::write_by_lock`]. The
     /// stripe is held in shared mode until the share is dropped, after the engine has ordered the
     /// write.
     #[inline(always)]
@@ -252,7 +252,7 @@ impl Gate {
         Ok(Some(share))
     }
 
-    /// Lets something in that changes no value, so that there is nothing to record.
+    /// Lets the move of a record or of a node in. It changes no value, so nothing is recorded.
     fn enter(&self, stripe: usize) -> Result<Share<'_>> {
         match self.enter_unrecorded(stripe)? {
             Some(share) => Ok(share),

@@ -86,9 +86,10 @@ impl<M: Medium> Latch<M> {
     }
 
     /// Whether no writer has changed anything since a read that got this version.
-    pub fn is_still(&self, version: u64) -> bool {
-        // ORDER: a record is freed after the version was raised, and its memory is written after
-        // that: a reader that has read such a write before finds the version raised.
+    pub fn is_still(&self, _guard: &Guard<'_, M>, version: u64) -> bool {
+        // ORDER: the caller is pinned. A record that was freed before the pin was retired after the
+        // version was raised, and the fence of the pin makes that visible here. One that is retired
+        // later stays until the pin ends.
         self.words().version.load(Ordering::Acquire) == version
     }
 

@@ -1,7 +1,8 @@
 //! The cursor behind ranges.
 //!
 //! A cursor reads one batch of entries after the other. Between batches it holds nothing: no pin,
-//! no lock, no node. Each batch starts from a key, by a new descent. So whatever was split or
+//! no lock, no node. Each batch starts from a key, by a new descent; or it goes on in the copy of a
+//! leaf, if the batch before ended within that leaf, and the leaf has not changed since. So whatever was split or
 //! merged meanwhile, each key is returned at most once and in order, and a key that is present for
 //! the whole scan is returned.
 
@@ -23,10 +24,6 @@ const BATCH_ENTRIES_MIN: usize = 16;
 const BATCH_ENTRIES_MAX: usize = 256;
 /// Bytes of keys and values after which a batch ends.
 const BATCH_BYTES: usize = 1 << 20;
-/// How far ahead of the record that is copied others are prefetched: first their beginnings, then,
-/// closer, the rest of them.
-pub const RECORDS_AHEAD: [usize; 2] = [12, 6];
-
 /// Records that are prefetched together.
 const RECORDS_TOGETHER: usize = 8;
 
@@ -451,10 +448,21 @@ pub enum Way<K> {
     Last,
 }
 
-/// How an engine recognises that a leaf is as it was when it was copied: numbers that only the engine
-/// understands.
+/// What an engine compares to find out whether a leaf has changed since it was copied.
 #[derive(Clone, Copy, Debug)]
-pub struct LeafStamp(pub [u64; 3]);
+pub enum LeafVersion {
+    /// The versions of the leaf with this index.
+    OfLeaf {
+        /// The leaf's index.
+        index: u32,
+        /// The version that changes when entries are recycled, and when the leaf is.
+        version: u64,
+        /// The version of its order, its bounds and its next leaf.
+        sequence: u64,
+    },
+    /// The version of the whole tree.
+    OfTree(u64),
+}
 
 /// A leaf at one moment.
 #[derive(Default)]
@@ -466,8 +474,8 @@ pub struct LeafCopy {
     /// The bound at which a scan leaves the leaf: the lower bound of the next leaf for a forward
     /// scan, its own lower bound for a reverse scan; `None` at the end of the tree.
     pub end: Option<Vec<u8>>,
-    /// `None` if the engine cannot tell whether the leaf has changed since.
-    pub stamp: Option<LeafStamp>,
+    /// Its version. `None` if the engine cannot tell whether the leaf has changed since.
+    pub version: Option<LeafVersion>,
 }
 
 impl LeafCopy {
@@ -475,7 +483,7 @@ impl LeafCopy {
     fn clear(&mut self) {
         self.entries.clear();
         self.end = None;
-        self.stamp = None;
+        self.version = None;
     }
 }
 
@@ -555,9 +563,10 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
         leaf: &mut LeafCopy,
     ) -> Result<Lsn>;
 
-    /// Whether a leaf has not changed since it was copied with this stamp. As long as it has not, the
-    /// records of its entries are in use. Does not wait.
-    fn is_unchanged(&self, _stamp: LeafStamp) -> bool {
+    /// Whether a leaf has not changed since it had this version ([`LeafCopy::version`]). If it has
+    /// not, the records of the copied entries stay in use until the pin of `guard` ends. Does not
+    /// wait.
+    fn is_unchanged(&self, _guard: &Guard<'_, M>, _version: LeafVersion) -> bool {
         false
     }
 
@@ -592,10 +601,10 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
 
 /// Prefetches the records of entries that are read one after the other.
 ///
-/// It prefetches the records of several entries in a row, not one after each entry that is copied.
-/// Each record lies in a page of its own, and a prefetch waits until the processor has found the
-/// page's address in the page tables. The processor searches for several addresses at a time, but
-/// only for those that its next few hundred instructions use.
+/// Records mostly lie in different pages, and a prefetch waits until the processor has found the
+/// address of its page in the page tables. The processor searches for several addresses at a time
+/// only if the prefetches follow each other closely. So the records of a group of entries are
+/// prefetched one directly after the other.
 struct RecordsAhead<'e, C> {
     entries: &'e [EntryWords],
     kinds: PhantomData<fn() -> C>,
@@ -611,15 +620,16 @@ impl<'e, C: Codec> RecordsAhead<'e, C> {
 
     /// Called before the entry at `position` is read; positions ascend from 0.
     #[inline(always)]
-    fn fetch_before<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
+    fn prefetch_before<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
         if position == 0 {
-            self.fetch_first_lines(guard, 0);
-            self.fetch_first_lines(guard, RECORDS_TOGETHER);
-            self.fetch_rests(guard, 0);
+            self.prefetch_first_lines(guard, 0);
+            self.prefetch_first_lines(guard, RECORDS_TOGETHER);
+            self.prefetch_rests(guard, 0);
         }
+        // The first lines of two groups are on the way, and the rests of one, when a group is read.
         if position.is_multiple_of(RECORDS_TOGETHER) {
-            self.fetch_first_lines(guard, position + 2 * RECORDS_TOGETHER);
-            self.fetch_rests(guard, position + RECORDS_TOGETHER);
+            self.prefetch_first_lines(guard, position + 2 * RECORDS_TOGETHER);
+            self.prefetch_rests(guard, position + RECORDS_TOGETHER);
         }
     }
 
@@ -629,14 +639,14 @@ impl<'e, C: Codec> RecordsAhead<'e, C> {
         self.entries.get(position..end).unwrap_or_default()
     }
 
-    fn fetch_first_lines<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
+    fn prefetch_first_lines<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
         for words in self.group(position) {
             C::prefetch(guard, *words);
         }
     }
 
     /// Prefetches the lines behind the first ones, which say how long the records are.
-    fn fetch_rests<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
+    fn prefetch_rests<M: Medium>(&self, guard: &Guard<'_, M>, position: usize) {
         for words in self.group(position) {
             C::prefetch_rest(guard, *words);
         }
@@ -648,9 +658,8 @@ pub struct LeafBatches<'i, T, M, C> {
     tree: &'i T,
     /// The leaf of the last batch. Its memory is used again.
     leaf: LeafCopy,
-    /// The first entry of the leaf that the batches do not have yet, if the last one ended within the
-    /// leaf.
-    next: Option<usize>,
+    /// Where the next batch begins in the entries of the leaf. `None` if it begins in another leaf.
+    next_entry: Option<usize>,
     kinds: PhantomData<fn() -> (M, C)>,
 }
 
@@ -661,7 +670,7 @@ impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
             Self {
                 tree,
                 leaf: LeafCopy::default(),
-                next: None,
+                next_entry: None,
                 kinds: PhantomData,
             },
             bounds,
@@ -670,11 +679,15 @@ impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
     }
 
     /// Where the batch begins in the copied leaf, if the batch before ended within it and the leaf
-    /// has not changed. Records that it leads to may have been freed otherwise.
-    fn go_on_in_leaf(&mut self) -> Option<usize> {
-        let next = self.next.take()?;
-        let stamp = self.leaf.stamp?;
-        self.tree.is_unchanged(stamp).then_some(next)
+    /// has not changed. If it has, records of the copied entries may have been freed.
+    fn go_on_in_leaf(&mut self, guard: &Guard<'_, M>) -> Option<usize> {
+        let next_entry = self.next_entry.take()?;
+        let version = self.leaf.version?;
+        if self.tree.is_unchanged(guard, version) {
+            Some(next_entry)
+        } else {
+            None
+        }
     }
 
     /// Copies the leaf in which the batch begins. Returns the position of the first entry there that
@@ -704,21 +717,21 @@ impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
 impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> {
     fn read(&mut self, batch: &mut ScanBatch) -> Result<()> {
         let guard = self.tree.pool().pin();
-        let first = match self.go_on_in_leaf() {
-            Some(next) => next,
+        let first = match self.go_on_in_leaf(&guard) {
+            Some(next_entry) => next_entry,
             None => self.copy_leaf(&guard, batch)?,
         };
         let leaf = &mut self.leaf;
         let entries = &leaf.entries[first..];
         let records = RecordsAhead::<C>::new(&entries[..entries.len().min(batch.room())]);
         for (position, words) in entries.iter().enumerate() {
-            records.fetch_before(&guard, position);
+            records.prefetch_before(&guard, position);
             if batch.push_entry::<M, C>(&guard, *words) {
                 continue;
             }
             // The batch is full, or the range ends.
             batch.go_on_behind_last();
-            self.next = Some(first + position + 1);
+            self.next_entry = Some(first + position + 1);
             return Ok(());
         }
         let Some(end) = leaf.end.take() else {

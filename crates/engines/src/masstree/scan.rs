@@ -23,8 +23,12 @@ use super::record::{Record, ValueKey};
 use super::slice::{LAYER, LONGER, Slice, SliceTarget};
 use crate::index::record::{KEY_BYTES_MAX, prefix_word};
 use crate::index::{Bounds, Direction, Scan, VisitWords};
-use crate::kit::scan::{Batches, Cursor, RECORDS_AHEAD, ScanBatch};
+use crate::kit::scan::{Batches, Cursor, ScanBatch};
 use crate::{Error, Result};
+
+/// How far ahead of the record that is copied others are prefetched: first their beginnings, then,
+/// closer, the rest of them.
+const RECORDS_AHEAD: [usize; 2] = [12, 6];
 
 /// The most reads of a node by one scan, on average: one for its entries, one for each layer that
 /// it leads to, and one for each neighbour that is removed meanwhile.

@@ -15,7 +15,7 @@ use super::layout::{ENTRIES_MAX, Leaf, LeafRecord, Slots};
 use crate::Result;
 use crate::index::{Codec, Direction, EntryWords, Moved, VisitWords};
 use crate::kit::chain::{DescentTarget, HeapGuard, InnerTree, Separator};
-use crate::kit::scan::{Goal, LeafCopy, LeafStamp, Leaves, MovedNodes};
+use crate::kit::scan::{Goal, LeafCopy, LeafVersion, Leaves, MovedNodes};
 
 /// Attempts to read a leaf without its lock before a scan takes the lock.
 const ATTEMPTS: u32 = 32;
@@ -34,7 +34,7 @@ pub(super) struct LeafSnapshot {
     high: u64,
     /// The LSN at which it is durable.
     pub(super) lsn: Lsn,
-    stamp: Option<LeafStamp>,
+    version: Option<LeafVersion>,
 }
 
 impl LeafSnapshot {
@@ -45,7 +45,7 @@ impl LeafSnapshot {
             next: 0,
             high: 0,
             lsn: Lsn::DURABLE,
-            stamp: None,
+            version: None,
         }
     }
 }
@@ -76,7 +76,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             self.copy_leaf(guard, leaf_record, snapshot)?;
             if lock.is_some() || leaf_record.is_still_in(sequence) && leaf_record.is_still(version)
             {
-                snapshot.stamp = Some(LeafStamp([u64::from(index), version, sequence]));
+                snapshot.version = Some(LeafVersion::OfLeaf {
+                    index,
+                    version,
+                    sequence,
+                });
                 break;
             }
             attempts += 1;
@@ -382,13 +386,23 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
         } else {
             low
         };
-        leaf.stamp = snapshot.stamp;
+        leaf.version = snapshot.version;
         Ok(seen)
     }
 
-    fn is_unchanged(&self, stamp: LeafStamp) -> bool {
-        let LeafStamp([index, version, sequence]) = stamp;
-        let leaf_record = self.leaves.get(index as u32);
+    fn is_unchanged(&self, _guard: &Guard<'_, M>, version: LeafVersion) -> bool {
+        let LeafVersion::OfLeaf {
+            index,
+            version,
+            sequence,
+        } = version
+        else {
+            return false;
+        };
+        let leaf_record = self.leaves.get(index);
+        // ORDER: the caller is pinned. A record that was freed before the pin was retired after one
+        // of both was raised, and the fence of the pin makes that visible here. One that is retired
+        // later stays until the pin ends.
         leaf_record.is_still_in(sequence) && leaf_record.is_still(version)
     }
 }

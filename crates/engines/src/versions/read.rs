@@ -86,7 +86,8 @@ impl StoreView {
         }
         self.begin_read()?;
         let Ok(mut found) = tree.read_many(keys) else {
-            // The key that the tree cannot read may have an old value.
+            // The key that the tree cannot read may have an old value. Whatever the error is, to read
+            // the keys one by one finds it again.
             return self.read_one_by_one(tree, versions, keys);
         };
         if !versions.is_unchanged_since(self.stamp()) {

@@ -1,4 +1,4 @@
-//! Ranges of keys, sorted to find out whether one of them has a key.
+//! Ranges of keys, sorted to find out whether a key lies in one of them.
 
 use std::ops::Bound;
 

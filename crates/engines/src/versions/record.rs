@@ -67,11 +67,8 @@ pub(crate) struct BatchChange<'b> {
 /// What must not have changed since a view was opened, for a transaction that commits.
 #[derive(Debug)]
 pub(crate) struct TransactionCheck<'b> {
-    view: &'b StoreView,
-    reads: &'b ReadSet,
-    /// The reads once more. They are sorted before the lock of the clock is taken, under which they
-    /// are compared with the last changes.
-    sorted_reads: SortedReads<'b>,
+    pub(crate) view: &'b StoreView,
+    pub(crate) reads: &'b ReadSet,
 }
 
 impl Versions {
@@ -133,7 +130,7 @@ impl Versions {
         read_old: impl Fn(usize) -> Result<OldValue>,
         check: Option<&TransactionCheck<'_>>,
     ) -> Result<UnpublishedWrite<'_>> {
-        let mut checked_up_to = {
+        let checked_up_to = {
             let mut clock = self.lock_clock();
             if !clock.has_views() && check.is_none() {
                 self.switch_off_if_idle(&mut clock);
@@ -148,24 +145,10 @@ impl Versions {
         // A view is open, so all writes that have not seen the switch have ended, and the others of
         // these keys wait for their stripes: the values stay as they are until this batch.
         let old_values: Vec<OldValue> = (0..changes.len()).map(read_old).collect::<Result<_>>()?;
-        let mut clock = self.lock_clock();
-        if let Some(check) = check {
-            // Reads that are many are checked against writes that are many without the lock.
-            for _ in 0..CHECKS_WITHOUT_LOCK {
-                let writes_since = clock.stamp - checked_up_to;
-                if writes_since <= FEW_WRITES {
-                    break;
-                }
-                let check_from = std::mem::replace(&mut checked_up_to, clock.stamp);
-                drop(clock);
-                check.expect_unchanged_since(check_from, self.faults)?;
-                clock = self.lock_clock();
-            }
-            if !self.faults.has(VersionsFault::EndedViewCommits) {
-                check.view.expect_whole()?;
-            }
-            check.expect_unchanged_lately(checked_up_to, self.faults)?;
-        }
+        let mut clock = match check {
+            Some(check) => self.lock_clock_unchanged(check, checked_up_to)?,
+            None => self.lock_clock(),
+        };
         let mut write = match check {
             Some(_) => self.stamped_transaction(&mut clock),
             None => self.stamped(&mut clock),
@@ -204,6 +187,33 @@ impl Versions {
         }
     }
 
+    /// Locks the clock at a moment at which nothing has changed that a transaction has read.
+    /// Everything up to `checked_up_to` was checked already.
+    fn lock_clock_unchanged(
+        &self,
+        check: &TransactionCheck<'_>,
+        mut checked_up_to: Stamp,
+    ) -> Result<MutexGuard<'_, Clock>> {
+        let sorted_reads = check.reads.sorted();
+        let mut clock = self.lock_clock();
+        // Reads that are many are checked against writes that are many without the lock.
+        for _ in 0..CHECKS_WITHOUT_LOCK {
+            let writes_since = clock.stamp - checked_up_to;
+            if writes_since <= FEW_WRITES {
+                break;
+            }
+            let check_from = std::mem::replace(&mut checked_up_to, clock.stamp);
+            drop(clock);
+            check.expect_unchanged_since(check_from, self.faults)?;
+            clock = self.lock_clock();
+        }
+        if !self.faults.has(VersionsFault::EndedViewCommits) {
+            check.view.expect_whole()?;
+        }
+        check.expect_unchanged_lately(&sorted_reads, checked_up_to, self.faults)?;
+        Ok(clock)
+    }
+
     fn stamped(&self, clock: &mut Clock) -> UnpublishedWrite<'_> {
         UnpublishedWrite {
             versions: self,
@@ -221,16 +231,7 @@ impl Versions {
     }
 }
 
-impl<'b> TransactionCheck<'b> {
-    /// The check of these reads. O(ranges * log ranges).
-    pub(crate) fn new(view: &'b StoreView, reads: &'b ReadSet) -> Self {
-        Self {
-            view,
-            reads,
-            sorted_reads: reads.sorted(),
-        }
-    }
-
+impl TransactionCheck<'_> {
     /// Checks that nothing that the transaction has read has changed since a stamp.
     fn expect_unchanged_since(&self, stamp: Stamp, faults: PlantedFault) -> Result<()> {
         if faults.has(VersionsFault::NoCheck) {
@@ -239,12 +240,18 @@ impl<'b> TransactionCheck<'b> {
         self.reads.expect_unchanged_since(stamp)
     }
 
-    /// Does the same for a stamp that is not long ago, under the lock of the clock.
-    fn expect_unchanged_lately(&self, stamp: Stamp, faults: PlantedFault) -> Result<()> {
+    /// Does the same for a stamp that is not long ago, under the lock of the clock. `sorted_reads` are
+    /// the reads of this transaction.
+    fn expect_unchanged_lately(
+        &self,
+        sorted_reads: &SortedReads<'_>,
+        stamp: Stamp,
+        faults: PlantedFault,
+    ) -> Result<()> {
         if faults.has(VersionsFault::NoCheck) || faults.has(VersionsFault::CheckThenStamp) {
             return Ok(());
         }
-        self.sorted_reads.expect_unchanged_lately(stamp)
+        sorted_reads.expect_unchanged_lately(stamp)
     }
 }
 

@@ -61,7 +61,6 @@ fn a_range_seeks_from_either_end() -> Result<()> {
     Ok(())
 }
 
-/// Values are lent from a buffer of the thread; a reader may read another one meanwhile.
 /// A range copies the entries of a leaf, and reads their records some at a time. Records that were
 /// replaced or removed meanwhile must not be read: their memory may hold others by then.
 #[test]
@@ -120,6 +119,7 @@ fn a_range_goes_on_with_what_its_leaf_holds_now() -> Result<()> {
     Ok(())
 }
 
+/// Values are lent from a buffer of the thread; a reader may read another one meanwhile.
 #[test]
 fn values_are_lent_also_one_within_another() -> Result<()> {
     for engine in Engine::ALL {

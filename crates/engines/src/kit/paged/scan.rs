@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::find::Path;
 use super::{Format, Item, NodeKind, Paged, PagedNode};
 use crate::index::{Codec, Direction, EntryWords, VisitWords};
-use crate::kit::scan::{Goal, LeafCopy, LeafStamp, Leaves, Tied, Way, expect_ascending};
+use crate::kit::scan::{Goal, LeafCopy, LeafVersion, Leaves, Tied, Way, expect_ascending};
 
 type Entries = SmallVec<[EntryWords; 64]>;
 
@@ -117,7 +117,7 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
             let leaf = self.descend(guard, &way, |step| path.push(step))?;
             self.copy_entries(guard, &leaf, &mut entries)?;
             copy.offset = leaf.offset;
-            copy.stamp = Some(LeafStamp([version, 0, 0]));
+            copy.version = Some(LeafVersion::OfTree(version));
             if guard.verifies() {
                 let range = self.expect_path(guard, &path)?;
                 for end in entries.first().into_iter().chain(entries.last()) {
@@ -134,10 +134,11 @@ impl<M: Medium, C: Codec, F: Format> Leaves<M, C> for Paged<M, C, F> {
         Ok(guard.left_to_caller(lsn))
     }
 
-    /// Nothing in the whole tree has changed.
-    fn is_unchanged(&self, stamp: LeafStamp) -> bool {
-        let LeafStamp([version, ..]) = stamp;
-        self.latch.is_still(version)
+    fn is_unchanged(&self, guard: &Guard<'_, M>, version: LeafVersion) -> bool {
+        match version {
+            LeafVersion::OfTree(version) => self.latch.is_still(guard, version),
+            LeafVersion::OfLeaf { .. } => false,
+        }
     }
 }
 

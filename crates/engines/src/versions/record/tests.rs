@@ -32,7 +32,10 @@ fn conflicts(meanwhile: impl Fn(&Arc<TreeVersions>)) -> bool {
     let from = Bound::Included(b"r".to_vec());
     let span = reads.begin_range(&tree, "tree", from, Direction::Forward);
     reads.extend_range(span, Bound::Excluded(b"s"));
-    let check = TransactionCheck::new(&view, &reads);
+    let check = TransactionCheck {
+        view: &view,
+        reads: &reads,
+    };
     let own = BatchChange {
         tree: &tree,
         key: b"own",
@@ -98,7 +101,10 @@ fn versions_stay_on_until_a_transaction_is_published() {
     let tree = TreeVersions::of_existing(&Versions::new::<Sim>(usize::MAX, Process::current()));
     let view = tree.store().open().unwrap();
     let reads = ReadSet::default();
-    let check = TransactionCheck::new(&view, &reads);
+    let check = TransactionCheck {
+        view: &view,
+        reads: &reads,
+    };
     let own = BatchChange {
         tree: &tree,
         key: b"own",
