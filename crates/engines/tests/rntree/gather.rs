@@ -10,7 +10,7 @@ use medium::{Dax, Instrumented};
 use pool::{Pool, PoolOptions};
 
 /// How often a write to a full pool is tried again.
-const ATTEMPTS_IF_FULL: u32 = 20;
+const ATTEMPTS_IF_FULL: u32 = 100;
 
 fn pool() -> Pool<Instrumented> {
     Pool::open(

@@ -9,9 +9,7 @@ use everleaf_sim::index::IndexOperation::{
 };
 use everleaf_sim::index::suite::Scope;
 use everleaf_sim::index::threads::{Chance, ProgramExploration, exhaust, pairs, scopes, triples};
-use everleaf_sim::index::{
-    self, AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject, Size,
-};
+use everleaf_sim::index::{AnyEngine, CodecName, Engine, Explored, FollowUp, IndexSubject};
 use everleaf_sim::{
     DurabilityContract, ExplorationOptions, Explorer, Images, Program, Rules, Scheduling, Search,
     SecondCrash,
@@ -132,40 +130,6 @@ fn pairs_of_records() {
         .opening_with("gather", 1)
         .shared();
     explore(&gathering, pairs, 7, &options, &ONE);
-}
-
-/// A range that is read in two batches, both from one leaf, beside a thread that changes entries of
-/// the second batch, frees their records, and writes others there.
-#[test]
-fn ranges_go_on_in_a_leaf_beside_a_writer() {
-    let setup: Vec<_> = (1..=18).map(|key| Insert(10 * key, key)).collect();
-    let options = options(LINEAR);
-    for name in [Engine::RNTREE, Engine::WBTREE] {
-        let engine = index::engine(name, Record, Size::Full);
-        let mut programs = Vec::new();
-        for (scan, key) in [(Scan(0, 1000), 170), (ScanBack(0, 1000), 20)] {
-            let writers = [
-                vec![Update(key, 101), Update(key, 102)],
-                vec![Remove(key), Insert(key + 5, 103)],
-                vec![IndexOperation::Evacuate],
-            ];
-            for writer in writers {
-                programs.push(Program::of(vec![vec![scan], writer]));
-            }
-        }
-        let next = |number: usize| Some((programs.get(number)?.clone(), ONE));
-        let work = ProgramExploration {
-            options: &options,
-            follow_up: FollowUp::Keys,
-            scheduling: &Scheduling::default(),
-            workers: 2,
-            progress: None,
-        };
-        let stats = exhaust(&engine, &setup, next, work);
-        let stats = stats.unwrap_or_else(|failure| panic!("{failure}"));
-        println!("{name}: {} schedules; {stats}", stats.schedules);
-        assert_eq!(stats.cut_short, 0);
-    }
 }
 
 #[test]
