@@ -616,7 +616,6 @@ impl Index for StripedTree {
 
     fn move_record(&self, key: &[u8]) -> Result<Moved> {
         self.process.expect_current()?;
-        // The value stays as it is, so there is nothing to record.
         let _share = self.gate.enter(Stripes::of(key))?;
         self.tree.move_record(key)
     }

@@ -448,7 +448,7 @@ pub enum Way<K> {
     Last,
 }
 
-/// What an engine compares to find out whether a leaf has changed since it was copied.
+/// The version by which an engine finds out whether a leaf has changed since it was copied.
 #[derive(Clone, Copy, Debug)]
 pub enum LeafVersion {
     /// The versions of the leaf with this index.
