@@ -114,11 +114,7 @@ impl<M: Medium> Core<M> {
     /// A view with a pass. Waits while an epoch ends.
     #[inline(always)]
     pub(super) fn enter(&self) -> (TreeAccess<'_, M>, Work<'_>) {
-        self.with_pass(
-            self.epochs
-                .barrier(AccessKind::Load)
-                .enter(thread_number::<M>()),
-        )
+        self.with_pass(self.epochs.enter(thread_number::<M>()))
     }
 
     /// A view with a pass, as [`Core::enter`] gives it; if possible, of a shard whose external log
@@ -126,9 +122,10 @@ impl<M: Medium> Core<M> {
     #[cold]
     pub(super) fn enter_with_log(&self) -> (TreeAccess<'_, M>, Work<'_>) {
         let epoch = self.epochs.running();
-        let barrier = self.epochs.barrier(AccessKind::Load);
-        let suitable = barrier.enter_suitable(|shard| self.log.has_space(shard, epoch));
-        self.with_pass(suitable.unwrap_or_else(|| barrier.enter(thread_number::<M>())))
+        let suitable = self
+            .epochs
+            .enter_suitable(|shard| self.log.has_space(shard, epoch));
+        self.with_pass(suitable.unwrap_or_else(|| self.epochs.enter(thread_number::<M>())))
     }
 
     #[inline(always)]

@@ -239,10 +239,10 @@ impl<M: Medium> TreeSpace<'_, M> {
         self.renew_link(object, running)
     }
 
-    /// Rewrites all links before their 32 bits of epoch become ambiguous. No other thread works
-    /// meanwhile.
-    pub(super) fn renew_links(&self, running: u64) -> Result<()> {
-        if !running.is_multiple_of(RENEWAL_EPOCHS) {
+    /// Rewrites all links before their 32 bits of epoch become ambiguous. `last` is the epoch before
+    /// the running one in which the tree took part. No other thread works meanwhile.
+    pub(super) fn renew_links(&self, last: u64, running: u64) -> Result<()> {
+        if last / RENEWAL_EPOCHS == running / RENEWAL_EPOCHS {
             return Ok(());
         }
         self.objects()?

@@ -523,8 +523,8 @@ impl<M: Medium> Member<M, Own> for Core<M> {
         &self.epochs
     }
 
-    fn at_begin(&self, guard: &Guard<'_, M>, epoch: u64) -> Result<()> {
-        self.space(guard).renew_links(epoch)
+    fn at_begin(&self, guard: &Guard<'_, M>, last: u64, epoch: u64) -> Result<()> {
+        self.space(guard).renew_links(last, epoch)
     }
 
     fn sweep_some(&self) -> Result<bool> {

@@ -206,3 +206,59 @@ fn beside_a_thread_that_ends_epochs() {
         println!("trees beside others, {rules:?}: {}", explorer.stats());
     }
 }
+
+/// Writes both trees, and ends epochs until neither takes part in their ends any more.
+fn both_idle() -> [Operation; 5] {
+    [
+        Write(0, 1, Some(1)),
+        Write(1, 1, Some(1)),
+        Sync(0),
+        Sync(0),
+        Sync(1),
+    ]
+}
+
+/// Epochs end without a tree that nobody writes to, and with it again from its next write on.
+#[test]
+fn an_idle_tree_that_is_written_to() {
+    let script: Vec<Operation> = both_idle()
+        .into_iter()
+        // One tree is written to in several epochs, and the other one falls behind.
+        .chain([Write(0, 2, Some(2)), Sync(0), Write(0, 1, Some(3)), Sync(1)])
+        // The other one wakes up, in the middle of an epoch, and is the only one in the next.
+        .chain([Write(0, 3, Some(4)), Write(1, 1, Some(5)), Sync(0)])
+        .chain([Write(1, 2, Some(6)), Write(1, 1, None), Sync(0)])
+        .chain([Write(0, 1, None), Write(1, 3, Some(7))])
+        .collect();
+    for rules in [Rules::Lines, Rules::Log] {
+        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::InRecovery)).unwrap();
+        explorer
+            .explore(&script)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        println!("an idle tree, {rules:?}: {}", explorer.stats());
+        assert_eq!(explorer.stats().cut_short, 0);
+    }
+}
+
+/// A thread that wakes one tree and then the other, beside one that ends epochs.
+#[test]
+fn idle_trees_that_are_written_to_beside_a_thread_that_ends_epochs() {
+    let writes = vec![
+        Write(0, 1, Some(2)),
+        Write(1, 1, Some(3)),
+        Write(0, 2, Some(4)),
+    ];
+    for rules in [Rules::Lines, Rules::Log] {
+        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::Never)).unwrap();
+        explorer.set_up(&both_idle()).unwrap();
+        let scheduling = Scheduling {
+            search: Search::Exhaustive { preemptions_max: 2 },
+            ..Scheduling::default()
+        };
+        let program = Program::of(vec![writes.clone(), vec![Sync(0), Sync(1)]]);
+        explorer
+            .explore_threads(&program, &scheduling)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        println!("idle trees beside others, {rules:?}: {}", explorer.stats());
+    }
+}

@@ -18,12 +18,19 @@
 //! emptied, and would take a node for listed that was just flushed.
 //!
 //! A thread that holds a shard may try to lock others, for free space, but waits for none.
+//!
+//! A tree that nobody writes to is *idle*: epochs end without it, and its number stays behind. Only a
+//! thread that holds all shards makes it idle ([`Barrier::rest`]) or busy ([`Barrier::wake`]). So a
+//! thread that has locked a shard, and finds the tree busy, works in an epoch that does not end
+//! before it unlocks the shard. If it finds the tree idle, it unlocks the shard, and wakes the tree.
 
 use medium::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The shards and the running epoch. Generic so that the loom tests can use a small shard.
 pub(crate) struct Barrier<S> {
     running: AtomicU64,
+    /// Whether epochs end without this tree. Changes while all shards are locked.
+    is_idle: AtomicBool,
     /// Whether the shards are being locked. A hint: nothing depends on it.
     is_stopping: AtomicBool,
     /// Held while the shards are being locked.
@@ -56,6 +63,7 @@ impl<S> Barrier<S> {
         };
         Self {
             running: AtomicU64::new(running),
+            is_idle: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             stopping: Mutex::new(()),
             shards: shards.map(shard).collect(),
@@ -86,8 +94,26 @@ impl<S> Barrier<S> {
         self.running.load(Ordering::Acquire) == epoch
     }
 
+    /// Whether epochs end without this tree. Certain only while a shard is locked.
+    #[inline(always)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_idle.load(Ordering::Relaxed)
+    }
+
+    /// Makes the tree idle. The caller holds all shards.
+    pub(crate) fn rest(&self) {
+        self.is_idle.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the tree busy, in this epoch. The caller holds all shards, and this epoch does not end
+    /// before the next end of an epoch knows the tree.
+    pub(crate) fn wake(&self, epoch: u64) {
+        self.begin(epoch);
+        self.is_idle.store(false, Ordering::Relaxed);
+    }
+
     /// Locks a shard for an operation: the thread's own, or another one that is free. Waits for its
-    /// own if none is.
+    /// own if none is. The tree may be idle.
     pub(crate) fn enter(&self, thread: usize) -> Pass<'_, S> {
         if self.is_stopping.load(Ordering::Relaxed) {
             self.wait_until_stopped();

@@ -193,3 +193,121 @@ fn the_writes_of_a_batch_lie_in_one_epoch() {
         );
     });
 }
+
+/// Two trees of a pool: one that was idle, and one that is written to all the time.
+struct TwoTrees {
+    trees: [Arc<Tree>; 2],
+    running: AtomicU64,
+    /// The trees that are busy, by their indices.
+    busy: Mutex<Vec<usize>>,
+}
+
+impl TwoTrees {
+    /// The first tree is idle, and has stayed in epoch 1. Epoch 2 runs.
+    fn new() -> Arc<Self> {
+        let trees = [Tree::new(1), Tree::new(1)];
+        trees[0].barrier.rest();
+        trees[1].barrier.begin(2);
+        Arc::new(Self {
+            trees,
+            running: AtomicU64::new(2),
+            busy: Mutex::new(vec![1]),
+        })
+    }
+
+    /// Makes a tree busy, in the steps of `PoolEpochs::wake`.
+    fn wake(&self, tree: usize) {
+        let mut busy = self.busy.lock();
+        let barrier = &self.trees[tree].barrier;
+        let _shards = barrier.stop();
+        if barrier.is_idle() {
+            barrier.wake(self.running.load(Ordering::Acquire));
+            busy.push(tree);
+        }
+    }
+
+    /// Writes to a tree, and wakes it first if that is needed. Returns the epoch in which that was.
+    fn write(&self, tree: usize, value: u64) -> u64 {
+        loop {
+            let mut pass = self.trees[tree].barrier.enter(0);
+            if !self.trees[tree].barrier.is_idle() {
+                self.trees[tree].nodes[0].lines[0].fetch_add(value, Ordering::Release);
+                pass.shard.push((0, 1));
+                return pass.epoch;
+            }
+            drop(pass);
+            self.wake(tree);
+        }
+    }
+
+    /// Ends the running epoch of the busy trees, in the steps of `PoolEpochs::end`. Returns the
+    /// content of the media.
+    fn end(&self) -> [u64; 2] {
+        let mut busy = self.busy.lock();
+        let mut stopped = Vec::new();
+        let mut left = Vec::new();
+        for index in busy.iter().copied() {
+            let tree = &self.trees[index];
+            let mut shards = tree.barrier.stop();
+            if shards.iter().any(|shard| !shard.is_empty()) {
+                left.push(index);
+            }
+            shards.iter_mut().for_each(|shard| tree.flush(shard));
+            stopped.push(shards);
+        }
+        let of_tree = |tree: &Arc<Tree>| tree.nodes[0].durable[0].load(Ordering::Relaxed);
+        let durable = self.trees.each_ref().map(of_tree);
+        let next = self.running.load(Ordering::Relaxed) + 1;
+        self.running.store(next, Ordering::Release);
+        for index in busy.iter().copied() {
+            self.trees[index].barrier.begin(next);
+            if !left.contains(&index) {
+                self.trees[index].barrier.rest();
+            }
+        }
+        *busy = left;
+        drop(stopped);
+        durable
+    }
+}
+
+/// A tree that wakes up while an epoch ends is written in that epoch and part of its end, or is written
+/// in the next one.
+#[test]
+fn a_write_to_an_idle_tree_lies_in_an_epoch_whose_end_flushes_it() {
+    model(|| {
+        let trees = TwoTrees::new();
+        let writer = {
+            let trees = Arc::clone(&trees);
+            thread::spawn(move || [trees.write(0, 1), trees.write(1, 2)])
+        };
+        let ends = [trees.end(), trees.end()];
+        let [idle, busy] = writer.join().unwrap();
+        let last = trees.end();
+        for (epoch, durable) in (2..).zip(ends) {
+            let is_in = |written: u64, value: u64| if written <= epoch { value } else { 0 };
+            assert_eq!(durable, [is_in(idle, 1), is_in(busy, 2)]);
+        }
+        assert_eq!(last, [1, 2]);
+    });
+}
+
+/// A reader of an idle tree finds its number as it was, and sees that it changes before memory is
+/// reused.
+#[test]
+fn a_reader_of_an_idle_tree_never_takes_what_was_reused() {
+    model(|| {
+        let trees = TwoTrees::new();
+        let writer = {
+            let trees = Arc::clone(&trees);
+            thread::spawn(move || trees.write(0, 7))
+        };
+        let tree = &trees.trees[0];
+        let epoch = tree.barrier.running();
+        let found = tree.nodes[0].lines[0].load(Ordering::Relaxed);
+        if tree.barrier.is_running(epoch) && epoch == 1 {
+            assert_eq!(found, 0);
+        }
+        writer.join().unwrap();
+    });
+}

@@ -17,6 +17,10 @@
 //! So the pause lasts as long as the longest operation, the flush of the lines that changed during
 //! the last flush, and two fences.
 //!
+//! A tree in which nothing changed for an epoch becomes *idle*. Steps 1 to 4 leave it out, so the end
+//! of an epoch costs as much as the trees that are written to, however many others are open. The
+//! next writer makes it busy again ([`PoolEpochs::wake`]).
+//!
 //! On a medium whose fences are durable late, an epoch is one group of lines for each phase, a
 //! group for the number, and one wait. The next epoch runs during the wait. That is safe: such a
 //! medium writes nothing back unasked, so changes of the next epoch cannot be durable first.
@@ -209,6 +213,73 @@ impl<M: Medium, S: Default> TreeEpochs<M, S> {
     }
 }
 
+// Passes. A tree that is idle becomes busy first.
+impl<M: Medium, S: Send + 'static> TreeEpochs<M, S> {
+    /// Locks a shard for an operation of a thread, as [`Barrier::enter`] does.
+    #[inline(always)]
+    pub(crate) fn enter(&self, thread: usize) -> Pass<'_, Shard<S>> {
+        loop {
+            let pass = self.barrier(AccessKind::Load).enter(thread);
+            if !self.barrier.is_idle() {
+                return pass;
+            }
+            drop(pass);
+            self.wake();
+        }
+    }
+
+    /// Locks the first shard for which `suits` returns true, if there is one.
+    pub(crate) fn enter_suitable(
+        &self,
+        suits: impl Fn(&Shard<S>) -> bool,
+    ) -> Option<Pass<'_, Shard<S>>> {
+        loop {
+            let pass = self
+                .barrier(AccessKind::Load)
+                .enter_suitable(|shard| suits(shard))?;
+            if !self.barrier.is_idle() {
+                return Some(pass);
+            }
+            drop(pass);
+            self.wake();
+        }
+    }
+
+    /// Locks all shards: no operation is under way while they are held.
+    pub(crate) fn stop(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
+        loop {
+            self.reach(AccessKind::Store);
+            let shards = self.barrier.stop();
+            if !self.barrier.is_idle() {
+                return shards;
+            }
+            drop(shards);
+            self.wake();
+        }
+    }
+
+    /// Locks all shards, as [`TreeEpochs::stop`] does. No operation begins any more, even when they
+    /// are unlocked.
+    pub(crate) fn stop_for_good(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
+        let shards = self.stop();
+        self.is_over.store(true, Ordering::Release);
+        shards
+    }
+
+    /// Ends the running epoch of a tree that is not durable.
+    pub(crate) fn advance_alone(&self) {
+        let _shards = self.stop();
+        if !self.are_over() {
+            self.begin(self.barrier.running() + 1);
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        PoolEpochs::of(&self.pool).wake(self);
+    }
+}
+
 impl<M: Medium, S> TreeEpochs<M, S> {
     /// Tells a scheduler that the thread is about to lock one shard or read the epoch (a load), or
     /// to lock all shards or change the epoch (a store).
@@ -231,20 +302,6 @@ impl<M: Medium, S> TreeEpochs<M, S> {
     pub(crate) fn barrier(&self, kind: AccessKind) -> &Barrier<Shard<S>> {
         self.reach(kind);
         &self.barrier
-    }
-
-    /// Locks all shards: no operation is under way while they are held.
-    pub(crate) fn stop(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
-        self.reach(AccessKind::Store);
-        self.barrier.stop()
-    }
-
-    /// Locks all shards, as [`TreeEpochs::stop`] does. No operation begins any more, even when they
-    /// are unlocked.
-    pub(crate) fn stop_for_good(&self) -> Vec<MutexGuard<'_, Shard<S>>> {
-        let shards = self.stop();
-        self.is_over.store(true, Ordering::Release);
-        shards
     }
 
     /// Whether [`TreeEpochs::stop_for_good`] was called.
@@ -329,14 +386,6 @@ impl<M: Medium, S> TreeEpochs<M, S> {
         }
     }
 
-    /// Ends the running epoch of a tree that is not durable.
-    pub(crate) fn advance_alone(&self) {
-        let _shards = self.stop();
-        if !self.are_over() {
-            self.begin(self.barrier.running() + 1);
-        }
-    }
-
     /// Whether an epoch is complete and durable.
     pub(crate) fn is_durable(&self, epoch: u64) -> bool {
         self.durable.load(Ordering::Acquire) >= epoch
@@ -364,6 +413,12 @@ impl<M: Medium, S> TreeEpochs<M, S> {
         self.reach(AccessKind::Store);
         self.barrier.begin(next);
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the next epochs can end without the tree. `listed` is what was listed in the last one
+    /// when that ended. All shards are locked.
+    fn can_rest(&self, listed: &[Vec<u64>]) -> bool {
+        listed.iter().all(Vec::is_empty) && self.touched.lock().is_empty() && !self.any_failed()
     }
 
     /// Lists memory that a recovery has changed.

@@ -12,6 +12,7 @@ use medium::sync::schedule::AccessKind;
 use medium::sync::{AtomicBool, AtomicU64, Mutex, Ordering, SharedLock, hand_over};
 use medium::{Lsn, Medium, MediumError};
 use pool::{Guard, LostCopy, Pool};
+use rustc_hash::FxHashMap;
 
 use super::ticker::{SweepProgress, Ticker};
 use super::words::{self, EpochState, FAILED_MAX};
@@ -28,8 +29,9 @@ pub(crate) trait Member<M: Medium, S>: Send + Sync {
     /// Its shards, and the lists of changed lines.
     fn epochs(&self) -> &TreeEpochs<M, S>;
 
-    /// To be called when an epoch begins. No operation is under way.
-    fn at_begin(&self, guard: &Guard<'_, M>, epoch: u64) -> Result<()>;
+    /// To be called when an epoch begins. `last` is the one that the tree was in before. No operation
+    /// is under way.
+    fn at_begin(&self, guard: &Guard<'_, M>, last: u64, epoch: u64) -> Result<()>;
 
     /// Undoes some of the writes of failed epochs; returns whether there are more.
     fn sweep_some(&self) -> Result<bool>;
@@ -37,7 +39,15 @@ pub(crate) trait Member<M: Medium, S>: Send + Sync {
 
 /// The epochs that the trees of a pool share.
 pub(crate) struct PoolEpochs<M: Medium, S> {
+    /// The trees that are not idle: those that take part in the end of the running epoch. Held while
+    /// writers are stopped, until the next epoch runs: so no tree wakes up in between. It is taken
+    /// before the lock of the members and before any shard.
+    busy: Mutex<BusyTrees<M, S>>,
     members: Mutex<Members<M, S>>,
+    /// Trees that may have writes of failed epochs.
+    unswept: Mutex<Vec<Weak<dyn Member<M, S>>>>,
+    /// The running epoch, for readers that take no lock.
+    running: AtomicU64,
     /// Held by a thread that ends an epoch and waits until that is durable: one end serves all threads
     /// that arrive meanwhile. It is taken before the lock of the state.
     turn: Mutex<()>,
@@ -49,11 +59,16 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
     last_ended: LastEnded,
     /// A batch could not be finished, so no epoch ends any more.
     is_given_up: AtomicBool,
+    /// Whether the last end of an epoch has failed, which all trees were told.
+    is_failing: AtomicBool,
     /// Ends epochs. Begun by the first tree that asks for it.
     ticker: Mutex<Option<Ticker>>,
 }
 
-type Members<M, S> = Vec<Weak<dyn Member<M, S>>>;
+type BusyTrees<M, S> = Vec<Weak<dyn Member<M, S>>>;
+
+/// The trees that take part, by the address of their epochs.
+type Members<M, S> = FxHashMap<usize, Weak<dyn Member<M, S>>>;
 
 /// The state that changes only at the beginning or the end of an epoch.
 struct PoolEpochState {
@@ -77,12 +92,16 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
             is_cut_off: false,
         };
         Self {
+            busy: Mutex::default(),
             members: Mutex::default(),
+            unswept: Mutex::default(),
+            running: AtomicU64::default(),
             turn: Mutex::default(),
             state: Mutex::new(state),
             batches: SharedLock::default(),
             last_ended: LastEnded::default(),
             is_given_up: AtomicBool::default(),
+            is_failing: AtomicBool::default(),
             ticker: Mutex::default(),
         }
     }
@@ -189,6 +208,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         let mut ended = None;
         if state.written.running == 0 {
             state.resume(pool, first)?;
+            self.running.store(state.written.running, Ordering::Release);
         } else {
             // If the tree was open before, all writes of that time then lie in ended epochs.
             let end = self.end(&mut state, pool, Some(first));
@@ -206,10 +226,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
             dropped,
         });
         match &tree {
-            Ok(tree) => {
-                let member: Weak<T> = Arc::downgrade(tree);
-                self.members.lock().push(member);
-            }
+            Ok(tree) => self.add(tree),
             Err(_) => self.close_if_empty(&mut state, pool)?,
         }
         drop(state);
@@ -218,6 +235,54 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         wake_tasks(pool, ended)?;
         settled?;
         tree
+    }
+
+    /// Adds a tree, which is busy.
+    fn add<T: Member<M, S> + 'static>(&self, tree: &Arc<T>) {
+        let member: Weak<T> = Arc::downgrade(tree);
+        let mut busy = self.busy.lock();
+        busy.push(member.clone());
+        let mut members = self.members.lock();
+        members.insert(key_of(tree.epochs()), member.clone());
+        drop(members);
+        drop(busy);
+        if tree.epochs().any_failed() {
+            self.unswept.lock().push(member);
+        }
+    }
+
+    /// Makes a tree busy that was idle when the caller saw it: from now on it takes part in the end
+    /// of epochs. The caller holds no shard. A thread in a batch may call this: while it waits for the
+    /// lock of the busy trees, no other thread waits for batches with that lock.
+    pub(super) fn wake(&self, epochs: &TreeEpochs<M, S>) {
+        epochs.reach(AccessKind::Store);
+        let mut busy = self.busy.lock();
+        let shards = epochs.barrier.stop();
+        if !epochs.barrier.is_idle() {
+            return;
+        }
+        let members = self.members.lock();
+        let member = members.get(&key_of(epochs)).cloned();
+        drop(members);
+        let last = epochs.barrier.running();
+        let running = self.running();
+        epochs.barrier.wake(running);
+        // The epochs of a tree that has left do not end any more.
+        let Some(member) = member else {
+            return;
+        };
+        if let Some(tree) = member.upgrade().filter(|_| !epochs.are_over()) {
+            // An error here is one of damage, which the next operation on the links finds, too.
+            drop(tree.at_begin(&epochs.pool.peek(), last, running));
+        }
+        busy.push(member);
+        drop(shards);
+    }
+
+    /// The running epoch: at least the one in which the caller has last written to any of the trees.
+    fn running(&self) -> u64 {
+        // ORDER: pairs with the release in `end`.
+        self.running.load(Ordering::Acquire)
     }
 
     /// Removes a tree. Its epoch ends if the tree is closed cleanly.
@@ -273,7 +338,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// Ends the epoch that runs at the call: all operations before are durable when this returns.
     /// One end serves all threads that wait for it. `epochs` are those of any tree that takes part.
     pub(crate) fn advance(&self, pool: &Pool<M>, epochs: &TreeEpochs<M, S>) -> Result<()> {
-        let epoch = epochs.running();
+        epochs.reach(AccessKind::Load);
+        let epoch = self.running();
         let turn = self.turn.lock();
         let ended = self.end_and_settle(pool, Some((epochs, epoch)));
         // The turn goes to the thread that has waited longest. If threads that come back got it
@@ -336,13 +402,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// The sweep in the background may go on for a moment after a tree was closed. What it restores
     /// then is lost, so it must not note that nothing is left to be restored.
     fn expect_member(&self, epochs: &TreeEpochs<M, S>) -> Result<()> {
-        let members = self.members.lock();
-        let is_this = |member: &Weak<dyn Member<M, S>>| {
-            member
-                .upgrade()
-                .is_some_and(|member| std::ptr::eq(member.epochs(), epochs))
-        };
-        if members.iter().any(is_this) {
+        if self.members.lock().contains_key(&key_of(epochs)) {
             Ok(())
         } else {
             Err(has_left().into())
@@ -365,7 +425,7 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     ) -> R {
         epochs.reach(AccessKind::Load);
         let _batch = self.batches.share();
-        run(epochs.running())
+        run(self.running())
     }
 
     /// Ends an epoch, if it still runs: all writes in it are ordered when this returns. Returns the
@@ -437,43 +497,48 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Sweeps the trees until it is time for something else, or nothing is left to do.
     fn sweep_until(&self, is_time: &dyn Fn() -> bool) -> SweepProgress {
-        for member in self.live() {
+        let unswept = self.unswept.lock().clone();
+        for tree in unswept.iter().filter_map(Weak::upgrade) {
             // After an error the sweep goes on in the next epoch.
-            while member.sweep_some().unwrap_or(false) {
+            while tree.sweep_some().unwrap_or(false) {
                 if is_time() {
                     return SweepProgress::Unfinished;
                 }
                 std::thread::sleep(SWEEP_PAUSE);
             }
         }
+        self.unswept.lock().retain(|tree| {
+            tree.upgrade()
+                .is_some_and(|tree| tree.epochs().any_failed())
+        });
         SweepProgress::Finished
     }
 
     /// Ends the running epoch, as [`PoolEpochs::advance`] does, if there is a tree.
     fn advance_any(&self) -> Result<()> {
-        match self.live().first() {
+        let any = self.members.lock().values().find_map(Weak::upgrade);
+        match any {
             Some(member) => self.advance(&member.epochs().pool, member.epochs()),
             None => Ok(()),
         }
     }
 
-    /// The trees that take part.
-    fn live(&self) -> Vec<Arc<dyn Member<M, S>>> {
-        self.members
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
+    /// The trees that are not idle.
+    fn busy_trees(&self) -> Vec<Arc<dyn Member<M, S>>> {
+        self.busy.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Removes a tree. Returns whether it was the last one.
     fn forget(&self, epochs: &TreeEpochs<M, S>) -> bool {
+        let is_other = |tree: &Arc<dyn Member<M, S>>| !std::ptr::eq(tree.epochs(), epochs);
+        let mut busy = self.busy.lock();
+        busy.retain(|tree| tree.upgrade().as_ref().is_some_and(is_other));
         let mut members = self.members.lock();
-        members.retain(|member| {
-            member
-                .upgrade()
-                .is_some_and(|member| !std::ptr::eq(member.epochs(), epochs))
-        });
+        members.remove(&key_of(epochs));
+        // A tree whose creation failed has not left.
+        if members.values().all(|tree| tree.strong_count() == 0) {
+            members.clear();
+        }
         members.is_empty()
     }
 
@@ -493,17 +558,30 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
     }
 
-    /// Notes in all trees that an epoch is durable.
+    /// Notes in the trees that an epoch is durable. Idle ones need not know
+    /// ([`PoolEpochs::is_durable`]).
     fn note_durable(&self, ended: EndedEpoch) {
-        for member in self.live() {
-            member.epochs().note_durable(ended.next);
+        if self.is_failing.swap(false, Ordering::Relaxed) {
+            self.for_each_tree(|tree| tree.epochs().note_durable(ended.next));
+            return;
+        }
+        for tree in self.busy_trees() {
+            tree.epochs().note_durable(ended.next);
         }
     }
 
     /// Notes in all trees that an epoch could not be ended.
     fn note_failed(&self) {
-        for member in self.live() {
-            member.epochs().note_failed();
+        self.is_failing.store(true, Ordering::Relaxed);
+        self.for_each_tree(|tree| tree.epochs().note_failed());
+    }
+
+    fn for_each_tree(&self, note: impl Fn(&dyn Member<M, S>)) {
+        let members = self.members.lock();
+        let trees: Vec<_> = members.values().filter_map(Weak::upgrade).collect();
+        drop(members);
+        for tree in trees {
+            note(&*tree);
         }
     }
 
@@ -523,64 +601,95 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     ) -> Result<EndedEpoch> {
         self.expect_whole(state)?;
         let guard = pool.peek();
-        let members = self.live();
         // After an error the flushed lines are in no list any more. This flag makes the next
         // attempt end the epoch nevertheless.
         let was_owed = std::mem::replace(&mut state.is_owed, true);
         let mut has_flushed = false;
-        for member in &members {
-            has_flushed |= member.epochs().flush_beside_others(&guard)?;
+        let trees = self.busy_trees();
+        for tree in &trees {
+            has_flushed |= tree.epochs().flush_beside_others(&guard)?;
         }
         // Batches end first, while other writers go on.
-        for member in &members {
-            member.epochs().reach(AccessKind::Store);
+        for tree in &trees {
+            tree.epochs().reach(AccessKind::Store);
         }
+        drop(trees);
         let _no_batch = self.batches.lock();
         self.expect_whole(state)?;
         let pause = Instant::now();
+        let mut busy = self.busy.lock();
+        let trees: Vec<_> = busy.iter().filter_map(Weak::upgrade).collect();
         // The lists are dropped after the shards are unlocked, since freeing memory may take long.
-        let mut listed = Vec::new();
-        let mut stopped = Vec::with_capacity(members.len());
-        for member in &members {
-            let mut shards = member.epochs().barrier.stop();
+        let mut listed = Vec::with_capacity(trees.len());
+        let mut stopped = Vec::with_capacity(trees.len());
+        for tree in &trees {
+            let mut shards = tree.epochs().barrier.stop();
             let mut of_tree: Vec<_> = shards
                 .iter_mut()
                 .map(|shard| take(&mut shard.listed))
                 .collect();
-            of_tree.push(take(&mut member.epochs().touched.lock()));
+            of_tree.push(take(&mut tree.epochs().touched.lock()));
             listed.push(of_tree);
             stopped.push(shards);
         }
         let has_changed = has_flushed || !listed.iter().flatten().all(Vec::is_empty);
         if !has_changed && !was_owed && wanted.is_none() {
+            rest(&mut busy, &trees, &listed);
             drop(stopped);
             state.is_owed = false;
             return Ok(state.last_end());
         }
         let mut flushed = Ok(());
-        for (member, listed) in members.iter().zip(&listed) {
-            flushed = flushed.and(member.epochs().flush_listed(&guard, listed));
+        for (tree, listed) in trees.iter().zip(&listed) {
+            flushed = flushed.and(tree.epochs().flush_listed(&guard, listed));
         }
         guard.fence();
         flushed?;
         let next = wanted.unwrap_or(0).max(state.written.running + 1);
         words::write_running(&guard, next)?;
         state.ended = guard.fence();
-        state.written.running = next;
+        let last = std::mem::replace(&mut state.written.running, next);
         state.is_owed = false;
         self.last_ended.note(next - 1, state.ended);
+        // ORDER: pairs with the acquire in `running`. A thread that works in the next epoch has seen a
+        // tree begin it, which comes after this store.
+        self.running.store(next, Ordering::Release);
         let mut begun = Ok(());
         // The memory of a tree that was dropped meanwhile may be in use for something else.
-        for member in members.iter().filter(|member| !member.epochs().are_over()) {
-            member.epochs().begin(next);
-            begun = begun.and(member.at_begin(&guard, next));
+        for tree in trees.iter().filter(|tree| !tree.epochs().are_over()) {
+            tree.epochs().begin(next);
+            begun = begun.and(tree.at_begin(&guard, last, next));
         }
+        rest(&mut busy, &trees, &listed);
         drop(stopped);
-        for member in &members {
-            member.epochs().figures.count_pause(pause.elapsed());
+        drop(busy);
+        for tree in &trees {
+            tree.epochs().figures.count_pause(pause.elapsed());
         }
         begun.map(|()| state.last_end())
     }
+}
+
+/// Makes those of the stopped trees idle in whose last epoch nothing was `listed` in the end, and keeps
+/// the others as the busy ones. The caller holds all shards of the trees.
+fn rest<M: Medium, S>(
+    busy: &mut BusyTrees<M, S>,
+    trees: &[Arc<dyn Member<M, S>>],
+    listed: &[Vec<Vec<u64>>],
+) {
+    busy.clear();
+    for (tree, listed) in trees.iter().zip(listed) {
+        if tree.epochs().can_rest(listed) {
+            tree.epochs().barrier.rest();
+        } else {
+            busy.push(Arc::downgrade(tree));
+        }
+    }
+}
+
+/// The key of a tree among the members.
+fn key_of<M: Medium, S>(epochs: &TreeEpochs<M, S>) -> usize {
+    std::ptr::from_ref(epochs).addr()
 }
 
 /// Wakes the tasks whose writes have become durable with the end of an epoch. The caller holds no lock:
