@@ -430,6 +430,42 @@ fn in_batches_of_two_trees(
     })
 }
 
+/// Epochs end without a tree that nobody writes to. A batch that begins with that tree lies in the
+/// epoch that runs in the whole pool nevertheless.
+#[test]
+fn an_idle_tree_is_left_out_of_the_ends_of_epochs() {
+    let pool = pool(16 << 20);
+    let [idle, busy] = ["idle", "busy"]
+        .map(|name| instrumented::create(&pool, name, CodecKind::Record, options()).unwrap());
+    let ends = |tree: &Tree| tree.epochs().unwrap().epoch_stat().epochs;
+    let sync = || busy.epochs().unwrap().sync().unwrap();
+    put(&*idle, 1, b"one").unwrap();
+    put(&*busy, 1, b"one").unwrap();
+    sync();
+    // In the next epoch nothing changes in the tree.
+    put(&*busy, 2, b"two").unwrap();
+    sync();
+    let before = [ends(&*idle), ends(&*busy)];
+    for key in 3..13 {
+        put(&*busy, key, b"more").unwrap();
+        sync();
+    }
+    assert_eq!([ends(&*idle), ends(&*busy)], [before[0], before[1] + 10]);
+
+    let running = busy.epochs().unwrap().running();
+    let mut epoch = 0;
+    let batch = idle.epochs().unwrap().within_epoch(&mut |number| {
+        epoch = number;
+        put(&*idle, 2, b"two").map(drop)
+    });
+    batch.unwrap();
+    assert_eq!(epoch, running);
+    assert_eq!(idle.epochs().unwrap().running(), running);
+    sync();
+    assert_eq!(ends(&*idle), before[0] + 1);
+    assert!(is_sound(&*idle) && is_sound(&*busy));
+}
+
 #[test]
 fn two_batches_do_not_wait_for_each_other() {
     let is_refused = |ended: &Result<(), Error>| {
