@@ -129,8 +129,21 @@ impl std::fmt::Debug for Versions {
 #[derive(Default)]
 struct OpenTrees {
     trees: Vec<Weak<dyn WritesUnderWay>>,
+    /// Closed trees are taken out of the list when it has this many entries.
+    taken_out_at: usize,
     /// How many trees were opened.
     opened: u64,
+}
+
+impl OpenTrees {
+    /// Adds a tree. O(1), amortised.
+    fn add(&mut self, tree: Weak<dyn WritesUnderWay>) {
+        if self.trees.len() >= self.taken_out_at {
+            self.trees.retain(|tree| tree.strong_count() > 0);
+            self.taken_out_at = 2 * self.trees.len() + 16;
+        }
+        self.trees.push(tree);
+    }
 }
 
 /// A view of a store as of one moment, until it is dropped.
@@ -228,9 +241,7 @@ impl Versions {
 
     /// Notes an open tree.
     pub(crate) fn add_tree(&self, tree: Weak<dyn WritesUnderWay>) {
-        let mut trees = self.trees.lock();
-        trees.trees.retain(|tree| tree.strong_count() > 0);
-        trees.trees.push(tree);
+        self.trees.lock().add(tree);
     }
 
     /// A number for an open tree.
