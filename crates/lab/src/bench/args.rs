@@ -8,6 +8,7 @@ use medium::SmallPages;
 use medium::kernels::Kernels;
 use medium::{Durability, LineStore};
 
+use super::key_shape::KeyShape;
 use super::keys::Keys;
 use terminal::failure::{Failure, Result};
 use terminal::values::{any_of, engine_of, parse_durability, parse_fill};
@@ -16,6 +17,10 @@ use terminal::values::{any_of, engine_of, parse_durability, parse_fill};
 const COUNTED_KEYS_MAX: u64 = 1_000_000;
 /// More threads than any machine has cores for measure nothing.
 const THREADS_MAX: usize = 1024;
+/// Bytes of a random key, if none are asked for.
+const KEY_SIZE: usize = 8;
+/// Keys whose mean length stands for that of all.
+const KEYS_SAMPLED: u64 = 10_000;
 
 /// The workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -204,10 +209,13 @@ pub struct Args {
     /// Skew of the zipfian distribution, 0 to 1 exclusive
     #[arg(long, default_value_t = 0.99)]
     pub(crate) theta: f64,
-    /// Bytes of a key, enough to tell all keys apart; keys and values of 8 bytes select the codec
-    /// for words
-    #[arg(long, default_value_t = 8)]
-    pub(crate) key_size: usize,
+    /// The shape of keys; all but random need a tree of records
+    #[arg(long, value_enum, value_name = "SHAPE", default_value = "random")]
+    pub(crate) key_shape: KeyShape,
+    /// Bytes of a random key, enough to tell all keys apart; keys and values of 8 bytes select the
+    /// codec for words [default: 8]
+    #[arg(long)]
+    pub(crate) key_size: Option<usize>,
     /// Bytes of a value
     #[arg(long, default_value_t = 8)]
     pub(crate) value_size: usize,
@@ -329,22 +337,12 @@ impl Args {
                 "these workloads need at least twice as many keys as operations: raise --keys or lower --ops",
             );
         }
-        if self.key_size < 2 {
-            return refuse("--key-size must be at least 2, to tell 1,000 keys apart");
-        }
+        self.validate_keys()?;
         self.settings()?;
         if self.recover && (self.medium == PoolMedium::Ram || self.is_transient()) {
             return refuse(
                 "--recover needs a tree that can be opened again: not --medium ram, nor a transient mode of the engine",
             );
-        }
-        if self.keys_of_size().is_none() {
-            let keys = self.keys;
-            let size = self.key_size;
-            return refuse(&format!(
-                "{size} bytes do not tell {keys} keys apart: raise --key-size, or lower --keys to at most {}",
-                1_u128 << (8 * size)
-            ));
         }
         if self.baseline.is_some() && self.medium == PoolMedium::Ram {
             return refuse("--baseline ram goes with another --medium than ram");
@@ -359,6 +357,45 @@ impl Args {
         }
         if self.persist_delay_ns.is_some() && self.medium != PoolMedium::Dax {
             return refuse("--persist-delay-ns goes with --medium dax");
+        }
+        Ok(())
+    }
+
+    /// Refuses keys that contradict the tree, or that cannot all be distinct.
+    fn validate_keys(&self) -> Result<()> {
+        let refuse = |what: &str| Err(Failure::Usage(what.to_owned()));
+        let keys = self.keys;
+        if self.key_shape == KeyShape::Random {
+            let size = self.key_size();
+            if size < 2 {
+                return refuse("--key-size must be at least 2, to tell 1,000 keys apart");
+            }
+            if self.distinct_keys().is_none() {
+                return refuse(&format!(
+                    "{size} bytes do not tell {keys} keys apart: raise --key-size, or lower --keys to at most {}",
+                    1_u128 << (8 * size)
+                ));
+            }
+            return Ok(());
+        }
+        let shape = self.key_shape.name();
+        if self.key_size.is_some() {
+            return refuse(&format!(
+                "--key-size goes with random keys; those of --key-shape {shape} have lengths of their own: leave out \
+                 one of the two"
+            ));
+        }
+        if self.words() {
+            return refuse(&format!(
+                "--key-shape {shape} is for trees of records, and values of 8 bytes select the codec for words: add \
+                 --records, or another --value-size; and the same to a run with random keys that you compare with"
+            ));
+        }
+        if self.distinct_keys().is_none() {
+            return refuse(&format!(
+                "there are no {keys} different keys of the shape {shape}: lower --keys to at most {}",
+                1_u128 << self.key_shape.bits()
+            ));
         }
         Ok(())
     }
@@ -439,22 +476,49 @@ impl Args {
 
     /// The keys.
     pub(crate) fn keys_drawn(&self) -> Keys {
-        self.keys_of_size().expect("arguments that were validated")
+        self.distinct_keys().expect("arguments that were validated")
     }
 
-    /// The keys; `None` if this many keys cannot differ in so few bytes.
-    fn keys_of_size(&self) -> Option<Keys> {
-        let ordered = self.ordered_keys || self.distribution() == Distribution::Monotonic;
+    /// The keys; `None` if this many keys cannot all be distinct.
+    fn distinct_keys(&self) -> Option<Keys> {
+        let ordered = self.ordered_keys
+            || self.distribution() == Distribution::Monotonic
+            || self.key_shape.is_ascending();
         let keys = if ordered {
             Keys::ordered(self.keys)
         } else {
             Keys::new(self.keys, self.seed)
         };
-        keys.of_bytes(self.key_size)
+        match self.key_shape {
+            KeyShape::Random => keys.of_bytes(self.key_size()),
+            shape => keys.of_bits(shape.bits()),
+        }
+    }
+
+    /// Bytes of a random key.
+    pub(crate) fn key_size(&self) -> usize {
+        self.key_size.unwrap_or(KEY_SIZE)
+    }
+
+    /// The mean length of a key in bytes.
+    pub(crate) fn key_bytes_mean(&self) -> f64 {
+        if self.key_shape == KeyShape::Random {
+            return self.key_size() as f64;
+        }
+        let drawn = self.keys_drawn();
+        let count = self.keys.min(KEYS_SAMPLED);
+        let mut bytes = 0;
+        for index in 0..count {
+            bytes += self.key_shape.key(drawn.key(index)).len();
+        }
+        bytes as f64 / count as f64
     }
 
     /// Whether keys and values are words.
     pub(crate) fn words(&self) -> bool {
-        self.key_size == 8 && self.value_size == 8 && !self.records
+        self.key_size() == 8 && self.value_size == 8 && !self.records
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::args::{Args, Workload};
 use super::keys::{Keys, Random};
-use super::subject::{Bench, histogram, on_threads, padded};
+use super::subject::{Bench, KeyForm, histogram, on_threads};
 use super::workload::Script;
 use terminal::failure::Result;
 
@@ -109,10 +109,11 @@ pub(crate) fn first_touches(tree: &Tree, args: &Args) -> Result<Touches> {
         .collect();
     sorted.sort_unstable();
     let apart = sorted.len().div_ceil(TOUCHES_MAX).max(KEYS_APART);
+    let form = KeyForm::of(args);
     let mut keys: Vec<_> = sorted
         .iter()
         .step_by(apart)
-        .map(|key| padded(*key, args.key_size))
+        .map(|key| form.bytes(*key))
         .collect();
     let mut random = Random::new(args.seed);
     for index in (1..keys.len()).rev() {

@@ -8,7 +8,7 @@ use everleaf::{MediumChoice, Store};
 
 use super::args::{self, Args, Workload};
 use super::keys::Keys;
-use super::subject::{NAME, padded};
+use super::subject::{KeyForm, NAME};
 use super::workload::Script;
 use crate::comparison::median;
 use terminal::failure::Result;
@@ -36,7 +36,8 @@ pub(crate) fn store_over_engine(args: &Args, keys: &Keys, path: &Path) -> Result
     let store = options.open(path)?;
     let tree = store.open_tree(NAME)?;
     let words = tree.as_words();
-    let bytes = |key| padded(key, args.key_size);
+    let form = KeyForm::of(args);
+    let bytes = |key| form.bytes(key);
     let index = tree.index();
     let engine = |finds: &[u64]| match index.words() {
         Some(words) => time(finds, |key, _| Ok(words.get(key)?.unwrap_or_default())),

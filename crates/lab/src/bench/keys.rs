@@ -33,8 +33,19 @@ impl Keys {
     /// The same number of keys with only `bytes` bytes; `None` if keys that short cannot all be
     /// distinct.
     pub(crate) fn of_bytes(self, bytes: usize) -> Option<Self> {
-        let bits = 8 * bytes.min(size_of::<u64>()) as u32;
-        (u128::from(self.count) <= 1 << bits).then_some(Self { bits, ..self })
+        self.of_bits(8 * bytes.min(size_of::<u64>()) as u32)
+    }
+
+    /// The same number of keys that differ in only `bits` bits; `None` if they cannot all be
+    /// distinct.
+    pub(crate) fn of_bits(self, bits: u32) -> Option<Self> {
+        (u128::from(self.count) <= 1 << bits).then_some(self.with_bits(bits))
+    }
+
+    /// Keys that differ in only `bits` bits. Those of numbers below two to the power of `bits` are
+    /// distinct.
+    pub(crate) fn with_bits(self, bits: u32) -> Self {
+        Self { bits, ..self }
     }
 
     pub(crate) fn count(&self) -> u64 {

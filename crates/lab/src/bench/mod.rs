@@ -7,6 +7,7 @@ mod disk;
 mod epochs;
 mod face;
 mod inside;
+mod key_shape;
 mod keys;
 mod line_stores;
 mod once;
@@ -22,6 +23,7 @@ use std::time::Instant;
 pub use args::Args;
 pub(crate) use args::{Distribution, PoolMedium, Workload};
 pub(crate) use inside::{Shares, shares, split_ns, words};
+pub use key_shape::{KeyShape, ShapedKey};
 
 use crate::comparison::turns;
 use crate::notes::{NoteReceiver, Said};

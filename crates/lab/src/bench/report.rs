@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::args::{Args, Workload};
 use super::disk::DiskRates;
 use super::epochs::EpochFigures;
+use super::key_shape::KeyShape;
 use super::subject::{Measurement, Recoveries, TreeSizes};
 use crate::comparison::{median, rounded};
 
@@ -216,6 +217,10 @@ impl Report {
     /// The setup of the run, besides its name.
     fn setup_json(&self) -> Value {
         let args = &self.args;
+        let key_size = match args.key_shape {
+            KeyShape::Random => json!(args.key_size()),
+            _ => rounded(args.key_bytes_mean()),
+        };
         json!({
             "settings": args.set,
             "kernels": medium::kernels::Kernels::active().name(),
@@ -224,7 +229,8 @@ impl Report {
             "theta": args.theta,
             "threads": args.threads,
             "seed": args.seed,
-            "key_size": args.key_size,
+            "key_shape": args.key_shape.name(),
+            "key_size": key_size,
             "value_size": args.value_size,
             "pages": args.pages.name(),
         })
@@ -301,7 +307,7 @@ impl Report {
             self.args.workload,
             Workload::Load | Workload::Insert | Workload::Update
         );
-        let entry_bytes = (self.args.key_size + self.args.value_size) as f64;
+        let entry_bytes = self.args.key_bytes_mean() + self.args.value_size as f64;
         // A checkpoint writes the log's lines back. In a run without one only the log was written.
         let was_checkpointed = self
             .log

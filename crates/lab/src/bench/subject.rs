@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use super::args::{Args, PoolMedium};
 use super::epochs::{Touches, first_touches};
+use super::key_shape::KeyShape;
 use super::keys::{Keys, Random};
 use super::workload::{Script, Stamps, WorkloadStep, updated};
 use crate::comparison::median;
@@ -297,12 +298,12 @@ impl Bench {
     pub(crate) fn subject(&self) -> Operations<'_> {
         let tree = self.tree();
         let args = &self.args;
-        let sizes = (args.key_size, args.value_size);
         Operations {
             tree,
             index: tree.index(),
             words: tree.index().words(),
-            sizes,
+            keys: KeyForm::of(args),
+            value_size: args.value_size,
             waits: true,
             tickets: args.tickets,
         }
@@ -325,7 +326,8 @@ impl Bench {
         if let Some(fill) = args.bulk_load {
             let mut sorted: Vec<u64> = (0..count).map(|index| keys.key(index)).collect();
             sorted.sort_unstable();
-            let entry = |key| (padded(key, args.key_size), padded(key, args.value_size));
+            let form = KeyForm::of(args);
+            let entry = |key| (form.bytes(key), padded(key, args.value_size));
             self.tree().bulk_load(sorted.into_iter().map(entry), fill)?;
             return Ok(());
         }
@@ -402,8 +404,9 @@ impl Bench {
         for (key, expected) in script.last_updates() {
             let found = subject.value(key, &mut buffer)?;
             if !found.is_some_and(|found| expected.contains(&found)) {
+                let key = KeyForm::of(&self.args).shown(key);
                 return Err(Failure::Refused(format!(
-                    "key {key:#x} has {found:x?} after the run, and its last updates wrote {expected:x?}: an update was \
+                    "key {key} has {found:x?} after the run, and its last updates wrote {expected:x?}: an update was \
                      lost, or a value was changed"
                 )));
             }
@@ -612,11 +615,12 @@ impl Bench {
         let store = open_store(&self.path, args, &options)?;
         let tree = store.open_tree(NAME)?;
         let keys = args.keys_drawn();
+        let form = KeyForm::of(args);
         let mut random = Random::new(args.seed);
         let end = Instant::now() + Duration::from_millis(args.epoch_ms);
         while Instant::now() < end {
             let key = keys.key(random.below(args.keys - args.withheld()));
-            tree.update(padded(key, args.key_size), padded(!key, args.value_size))?;
+            tree.update(form.bytes(key), padded(!key, args.value_size))?;
         }
         Ok(())
     }
@@ -640,13 +644,14 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("three digits are fine")
 }
 
-/// Operations on 64-bit keys, which are padded to the sizes asked for.
+/// Operations on 64-bit keys, which get the form asked for; values are padded.
 #[derive(Clone, Copy)]
 pub(crate) struct Operations<'t> {
     tree: &'t Tree,
     index: &'t dyn Index,
     words: Option<&'t dyn WordIndex>,
-    sizes: (usize, usize),
+    keys: KeyForm,
+    value_size: usize,
     /// Whether each operation waits until it is durable.
     waits: bool,
     /// How many writes are under way at the same time; 0 if each one is waited for.
@@ -668,6 +673,40 @@ pub(crate) fn padded(word: u64, bytes: usize) -> Padded {
     padded
 }
 
+/// How a word becomes the bytes of a key. The keys sort as the words do.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyForm {
+    shape: KeyShape,
+    /// Bytes of a random key.
+    size: usize,
+}
+
+impl KeyForm {
+    pub(crate) fn of(args: &Args) -> Self {
+        Self {
+            shape: args.key_shape,
+            size: args.key_size(),
+        }
+    }
+
+    /// The key of a word.
+    #[inline]
+    pub(crate) fn bytes(self, word: u64) -> Padded {
+        match self.shape {
+            KeyShape::Random => padded(word, self.size),
+            shape => Padded::from_slice(&shape.key(word)),
+        }
+    }
+
+    /// The key of a word, for an error.
+    fn shown(self, word: u64) -> String {
+        match self.shape {
+            KeyShape::Random => format!("{word:#x}"),
+            shape => String::from_utf8_lossy(&shape.key(word)).into_owned(),
+        }
+    }
+}
+
 impl Operations<'_> {
     fn write(&self, key: u64, value: Option<u64>, condition: Condition<u64>) -> Result<bool> {
         if !self.waits {
@@ -677,11 +716,11 @@ impl Operations<'_> {
         if let Some(words) = self.words {
             return Ok(words.write_durably(key, value, condition)?);
         }
-        let bytes = |value| padded(value, self.sizes.1);
+        let bytes = |value| padded(value, self.value_size);
         let value = value.map(bytes);
         let condition = condition.map(bytes);
         Ok(self.index.write_durably(
-            &padded(key, self.sizes.0),
+            &self.keys.bytes(key),
             value.as_deref(),
             condition.as_ref().map(Padded::as_slice),
         )?)
@@ -695,11 +734,11 @@ impl Operations<'_> {
         condition: Condition<u64>,
     ) -> Result<Pending<bool>> {
         let tree = self.tree.pending();
-        let key = padded(key, self.sizes.0);
+        let key = self.keys.bytes(key);
         let Some(value) = value else {
             return Ok(tree.remove(key)?);
         };
-        let value = padded(value, self.sizes.1);
+        let value = padded(value, self.value_size);
         Ok(match condition {
             Condition::Absent => tree.insert(key, value)?,
             Condition::Present => tree.update(key, value)?,
@@ -725,8 +764,8 @@ impl Operations<'_> {
 
     /// A find or an update in parts, if the engine can measure them.
     pub(crate) fn profile(&self, key: u64, value: Option<u64>) -> Result<Option<Profile>> {
-        let key = padded(key, self.sizes.0);
-        let value = value.map(|value| padded(value, self.sizes.1));
+        let key = self.keys.bytes(key);
+        let value = value.map(|value| padded(value, self.value_size));
         Ok(self
             .index
             .measured()
@@ -737,7 +776,7 @@ impl Operations<'_> {
         match self.words {
             Some(words) => Ok(words.get(key)?.unwrap_or_default()),
             None => Ok(u64::from(
-                self.index.get_into(&padded(key, self.sizes.0), buffer)?,
+                self.index.get_into(&self.keys.bytes(key), buffer)?,
             )),
         }
     }
@@ -747,14 +786,14 @@ impl Operations<'_> {
         if let Some(words) = self.words {
             return Ok(words.get(key)?);
         }
-        if !self.index.get_into(&padded(key, self.sizes.0), buffer)? {
+        if !self.index.get_into(&self.keys.bytes(key), buffer)? {
             return Ok(None);
         }
         let Some(word) = buffer.first_chunk::<8>() else {
             return Ok(None);
         };
         let value = u64::from_be_bytes(*word);
-        if padded(value, self.sizes.1).as_slice() == buffer.as_slice() {
+        if padded(value, self.value_size).as_slice() == buffer.as_slice() {
             Ok(Some(value))
         } else {
             Ok(None)
@@ -772,7 +811,7 @@ impl Operations<'_> {
             })?;
             return Ok(sum);
         }
-        let lower = std::ops::Bound::Included(padded(from, self.sizes.0).into_vec());
+        let lower = std::ops::Bound::Included(self.keys.bytes(from).into_vec());
         let bounds = Bounds {
             lower,
             upper: std::ops::Bound::Unbounded,
@@ -909,7 +948,7 @@ impl Operations<'_> {
             if let Some(words) = self.words {
                 words.get_many(keys, &mut values[..keys.len()])?;
             } else {
-                let padded: Vec<_> = keys.iter().map(|key| padded(*key, self.sizes.0)).collect();
+                let padded: Vec<_> = keys.iter().map(|key| self.keys.bytes(*key)).collect();
                 let slices: Vec<&[u8]> = padded.iter().map(Padded::as_slice).collect();
                 std::hint::black_box(self.index.get_many(&slices)?);
             }
@@ -919,3 +958,6 @@ impl Operations<'_> {
         Ok(latency_ns)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! The most important figures, with units, as a short table. `--json` has all.
 
 use super::args::{Args, Distribution, Workload};
+use super::key_shape::KeyShape;
 use super::report::Report;
 use super::subject::{Recoveries, TreeSizes};
 use crate::comparison::{digits, grouped, median};
@@ -55,6 +56,25 @@ fn workload_in_words(args: &Args) -> String {
     format!("{workload}, {} keys{skew}", distribution.name())
 }
 
+/// How many keys there are, and of which shape and length.
+fn keys_in_words(args: &Args) -> String {
+    let keys = grouped(args.keys);
+    if args.key_shape == KeyShape::Random {
+        return format!("{keys} keys of {} bytes", args.key_size());
+    }
+    let shape = args.key_shape.name();
+    let bytes = args.key_shape.key_bytes();
+    if bytes.start() == bytes.end() {
+        format!("{keys} keys ({shape}) of {} bytes", bytes.end())
+    } else {
+        format!(
+            "{keys} keys ({shape}) of {} to {} bytes",
+            bytes.start(),
+            bytes.end()
+        )
+    }
+}
+
 impl Report {
     /// The table.
     pub(crate) fn text(&self) -> String {
@@ -67,11 +87,10 @@ impl Report {
             }
         };
         let mut text = format!(
-            "{}, {}: {} keys of {} bytes, {} operations on {}, the median of {}",
+            "{}, {}: {}, {} operations on {}, the median of {}",
             args.engine,
             workload_in_words(args),
-            grouped(args.keys),
-            args.key_size,
+            keys_in_words(args),
             grouped(args.operations()),
             many(args.threads, "thread"),
             many(args.runs, "run"),

@@ -334,7 +334,7 @@ fn sizes(setup: &Setup, notes: NoteReceiver<'_>) -> Result<Figure> {
         for bytes in [8, 16, 32, 64, 128] {
             // The codec for records at each size, as the paper has no path for short keys either.
             let sized = crate::bench::Args {
-                key_size: bytes,
+                key_size: Some(bytes),
                 records: true,
                 ..bench.clone()
             };
