@@ -1,20 +1,29 @@
 //! The keys and values that every store gets, and that a reader must find again.
 
 use clap::Args;
+use lab::bench::KeyShape;
 
-/// Bytes of the smallest key: 8 that give its order, and 8 of its index.
+/// Bytes of the smallest random key: 8 that give its order, and 8 of its index.
 const KEY_BYTES_MIN: usize = 16;
+/// Bytes of a random key, if none are asked for.
+const KEY_BYTES: usize = 24;
+/// The seed of keys of other shapes.
+const SEED: u64 = 1;
 const WORD_BYTES: usize = size_of::<u64>();
 
 /// The sizes of entries and how many there are.
-#[derive(Args, Clone, Copy, Debug, serde::Serialize)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct EntryShape {
     /// Entries that are loaded.
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1000..=u64::from(u32::MAX)))]
     pub(crate) entries: u64,
-    /// Bytes of a key, at least 16.
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = key_bytes)]
-    pub(crate) key_bytes: usize,
+    /// The shape of keys: another one in each process that measures.
+    #[arg(skip)]
+    pub(crate) key_shape: KeyShape,
+    /// Bytes of a random key, at least 16; keys of other shapes have lengths of their own
+    /// [default: 24].
+    #[arg(long, value_name = "N", value_parser = key_bytes)]
+    pub(crate) key_bytes: Option<usize>,
     /// Bytes of a value, at least 8.
     #[arg(long, value_name = "N", default_value_t = 150, value_parser = value_bytes)]
     pub(crate) value_bytes: usize,
@@ -77,13 +86,36 @@ pub(crate) struct AccountState {
 }
 
 impl EntryShape {
-    /// The key of an index. Keys of consecutive indices are in random order; the index itself is in
-    /// bytes 8 to 15.
+    /// The same entries with keys of another shape.
+    pub(crate) fn with_keys(self, key_shape: KeyShape) -> Self {
+        Self { key_shape, ..self }
+    }
+
+    /// Bytes of a random key.
+    pub(crate) fn random_key_bytes(&self) -> usize {
+        self.key_bytes.unwrap_or(KEY_BYTES)
+    }
+
+    /// A number of an index. Keys sort as these numbers of their indices do.
+    fn order(&self, index: u64) -> u64 {
+        match self.key_shape {
+            KeyShape::Random => mix(index),
+            shape => shape.word(index, SEED),
+        }
+    }
+
+    /// The key of an index. Keys of consecutive indices are in random order, unless keys of their
+    /// shape ascend. A random key has the index itself in bytes 8 to 15.
     pub(crate) fn key(&self, index: u64, key: &mut Vec<u8>) {
+        let order = self.order(index);
         key.clear();
-        key.extend_from_slice(&mix(index).to_be_bytes());
+        if self.key_shape != KeyShape::Random {
+            key.extend_from_slice(&self.key_shape.key(order));
+            return;
+        }
+        key.extend_from_slice(&order.to_be_bytes());
         key.extend_from_slice(&index.to_be_bytes());
-        fill(key, self.key_bytes, mix(!index));
+        fill(key, self.random_key_bytes(), mix(!index));
     }
 
     /// The value of an index after `updates` updates.
@@ -104,7 +136,7 @@ impl EntryShape {
     /// The indices of loaded entries, in ascending order of keys.
     pub(crate) fn sorted(&self) -> Vec<u32> {
         let mut indices: Vec<u32> = (0..self.entries as u32).collect();
-        indices.sort_unstable_by_key(|index| mix(u64::from(*index)));
+        indices.sort_unstable_by_key(|index| self.order(u64::from(*index)));
         indices
     }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Result};
-use crate::measure::{MeasureArgs, Run};
+use crate::measure::{MeasureArgs, Run, key_shape_argument};
 
 /// How long the writer makes durable puts before it is killed.
 const PUTS: Duration = Duration::from_millis(300);
@@ -17,7 +17,7 @@ const LOADED: &str = "loaded";
 /// killed.
 pub(crate) fn write_until_killed(args: &MeasureArgs) -> Result {
     let kind = args.store;
-    let shape = args.plan.shape;
+    let shape = args.plan().shape;
     let failed = |action| Failure::store(kind.name, action);
     let mut out = io::stdout().lock();
     let mut say = |line: &str| {
@@ -49,6 +49,7 @@ fn kill_a_writer(run: &Run, folder: &std::path::Path) -> Result<u64> {
     let mut writer = Command::new(program)
         .args(["write-until-killed", "--store", run.kind.name, "--folder"])
         .arg(folder)
+        .arg(key_shape_argument(&[run.plan.shape.key_shape]))
         .args(run.plan.arguments())
         .stdout(Stdio::piped())
         .spawn()

@@ -22,14 +22,16 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand as _};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand as _};
+use lab::bench::KeyShape;
 
 use failure::{Failure, Result};
-use terminal::output_file::{ForceArgs, OutputError, OutputFile};
 use machine::MachineDescription;
 use measure::{MeasureArgs, Plan, Run};
 use metric::PeerWorkload;
 use peers::PeerKind;
+use terminal::output_file::{ForceArgs, OutputError, OutputFile};
 
 /// Measures Everleaf beside LMDB, redb, fjall and RocksDB.
 #[derive(Parser, Debug)]
@@ -42,6 +44,9 @@ struct Compare {
     /// Only these stores; all if it is left out.
     #[arg(long, value_name = "NAME", num_args = 1.., value_parser = peers::parse)]
     store: Vec<&'static PeerKind>,
+    /// The shapes of keys, with commas between them; all is measured with keys of each shape.
+    #[arg(long, value_name = "SHAPE", value_enum, num_args = 1.., value_delimiter = ',', default_value = "random")]
+    key_shape: Vec<KeyShape>,
     #[command(flatten)]
     plan: Plan,
     /// Runs of each store; figures are medians over them.
@@ -56,6 +61,31 @@ struct Compare {
     report: Option<PathBuf>,
     #[command(flatten)]
     force: ForceArgs,
+}
+
+impl Compare {
+    /// The shapes of keys, each once.
+    fn key_shapes(&self) -> Vec<KeyShape> {
+        let mut shapes = Vec::new();
+        for shape in &self.key_shape {
+            if !shapes.contains(shape) {
+                shapes.push(*shape);
+            }
+        }
+        shapes
+    }
+
+    /// Refuses arguments that contradict each other.
+    fn validate(&self) -> std::result::Result<(), clap::Error> {
+        if self.plan.shape.key_bytes.is_some() && !self.key_shape.contains(&KeyShape::Random) {
+            return Err(Self::command().error(
+                ErrorKind::ArgumentConflict,
+                "--key-bytes goes with random keys, and none are measured; keys of other shapes have lengths of their \
+                 own: leave it out, or add random to --key-shape",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// Processes that this program starts: these are no part of its interface.
@@ -75,7 +105,11 @@ fn main() -> ExitCode {
             Child::WriteUntilKilled(args) => killed::write_until_killed(&args).map(|()| true),
         }
     } else {
-        compare_all(&Compare::parse())
+        let args = Compare::parse();
+        if let Err(error) = args.validate() {
+            error.exit();
+        }
+        compare_all(&args)
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -111,6 +145,7 @@ fn compare_all(args: &Compare) -> Result<bool> {
         // A report that cannot be written should be an error now, not after an hour.
         OutputFile::rehearse(report, args.force, REPORT_BYTES).map_err(report_failure)?;
     }
+    let shapes = args.key_shapes();
     let folder = args.dir.join("everleaf-peers");
     std::fs::create_dir(&folder).map_err(|error| {
         let path = folder.display();
@@ -124,7 +159,18 @@ fn compare_all(args: &Compare) -> Result<bool> {
         }
         if args.json {
             let Plan { shape, seconds, .. } = &args.plan;
-            print_json(&serde_json::json!({ "machine": machine, "shape": shape, "seconds": seconds, "runs": args.runs }))?;
+            let sizes = serde_json::json!({
+                "entries": shape.entries,
+                "key_bytes": shape.random_key_bytes(),
+                "value_bytes": shape.value_bytes,
+            });
+            print_json(&serde_json::json!({
+                "machine": machine,
+                "shape": sizes,
+                "key_shapes": shapes,
+                "seconds": seconds,
+                "runs": args.runs,
+            }))?;
             for kind in &kinds {
                 let store = kind.name;
                 let version = kind.version();
@@ -133,13 +179,19 @@ fn compare_all(args: &Compare) -> Result<bool> {
             }
         }
         let see = |sample: &turns::RunFigure| if args.json { print_json(sample) } else { Ok(()) };
-        Ok((turns::take(&folder, &args.plan, &kinds, args.runs.into(), see)?, machine))
+        let taken = turns::take(&folder, &args.plan, &shapes, &kinds, args.runs.into(), see);
+        Ok((taken?, machine))
     });
     std::fs::remove_dir_all(&folder).map_err(Failure::path("remove", &folder))?;
     let (results, machine) = compared?;
     if args.json {
-        for (store, why) in &results.failed {
-            print_json(&serde_json::json!({ "store": store, "failed": why }))?;
+        for of_shape in &results {
+            let key_shape = of_shape.key_shape;
+            for (store, why) in &of_shape.failed {
+                print_json(
+                    &serde_json::json!({ "store": store, "key_shape": key_shape, "failed": why }),
+                )?;
+            }
         }
     } else {
         print_line(
@@ -159,7 +211,7 @@ fn compare_all(args: &Compare) -> Result<bool> {
         OutputFile::write_whole(path, args.force, page.text().as_bytes())
             .map_err(report_failure)?;
     }
-    Ok(results.failed.is_empty())
+    Ok(results.iter().all(|of_shape| of_shape.failed.is_empty()))
 }
 
 /// A report is about as large.
@@ -190,3 +242,6 @@ fn print_line(line: &str) -> Result {
         ))
     })
 }
+
+#[cfg(test)]
+mod tests;

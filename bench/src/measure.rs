@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use lab::bench::KeyShape;
 use serde::{Deserialize, Serialize};
 
 use crate::entries::{EntryShape, EntrySource, mix};
@@ -70,7 +71,15 @@ impl Plan {
             .filter(|metric| self.has(metric.workload))
     }
 
-    /// The arguments that repeat it.
+    /// The same with keys of another shape.
+    pub(crate) fn with_keys(&self, key_shape: KeyShape) -> Self {
+        Self {
+            shape: self.shape.with_keys(key_shape),
+            ..self.clone()
+        }
+    }
+
+    /// The arguments that repeat it, without the shape of keys.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self {
             shape,
@@ -80,11 +89,13 @@ impl Plan {
         } = self;
         let mut arguments = vec![
             format!("--entries={}", shape.entries),
-            format!("--key-bytes={}", shape.key_bytes),
             format!("--value-bytes={}", shape.value_bytes),
             format!("--seconds={seconds}"),
             format!("--idle={idle}"),
         ];
+        if let Some(bytes) = shape.key_bytes {
+            arguments.push(format!("--key-bytes={bytes}"));
+        }
         let name = |workload: &PeerWorkload| {
             clap::ValueEnum::to_possible_value(workload).map(|it| it.get_name().to_owned())
         };
@@ -105,6 +116,12 @@ pub(crate) struct FigureLine {
     pub(crate) value: f64,
 }
 
+/// The argument that names shapes of keys.
+pub(crate) fn key_shape_argument(shapes: &[KeyShape]) -> String {
+    let names: Vec<&str> = shapes.iter().map(|shape| shape.name()).collect();
+    format!("--key-shape={}", names.join(","))
+}
+
 /// The arguments of a child that measures.
 #[derive(Args, Debug)]
 pub(crate) struct MeasureArgs {
@@ -113,8 +130,17 @@ pub(crate) struct MeasureArgs {
     /// An empty folder.
     #[arg(long)]
     pub(crate) folder: PathBuf,
+    #[arg(long, value_enum)]
+    key_shape: KeyShape,
     #[command(flatten)]
-    pub(crate) plan: Plan,
+    plan: Plan,
+}
+
+impl MeasureArgs {
+    /// The workloads and sizes, with the shape of keys.
+    pub(crate) fn plan(&self) -> Plan {
+        self.plan.with_keys(self.key_shape)
+    }
 }
 
 /// One run.
@@ -130,10 +156,11 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(args: MeasureArgs) -> Self {
+        let plan = args.plan();
         let MeasureArgs {
             store: kind,
-            plan,
             folder,
+            ..
         } = args;
         let sorted = plan.shape.sorted();
         let next_index = AtomicU64::new(plan.shape.entries);

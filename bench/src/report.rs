@@ -1,9 +1,10 @@
 //! The results as a page of Markdown, written wholly from them.
 
+use lab::bench::KeyShape;
 use lab::comparison::{digits, grouped, spread};
 
 use crate::machine::MachineDescription;
-use crate::measure::Plan;
+use crate::measure::{Plan, key_shape_argument};
 use crate::metric::Metric;
 use crate::peers::PeerKind;
 use crate::table::tables;
@@ -14,7 +15,8 @@ const EQUAL: f64 = 1.05;
 
 /// The data of the page.
 pub(crate) struct Page<'r> {
-    pub(crate) results: &'r Results,
+    /// The results with keys of each shape.
+    pub(crate) results: &'r [Results],
     pub(crate) plan: &'r Plan,
     pub(crate) kinds: &'r [&'static PeerKind],
     pub(crate) runs: usize,
@@ -40,14 +42,78 @@ struct Spread {
 
 impl Page<'_> {
     pub(crate) fn text(&self) -> String {
-        let parts = [
-            self.head(),
-            self.verdict(),
-            self.tables(),
-            self.method(),
-            self.settings(),
-        ];
+        let mut parts = vec![self.head()];
+        // Losses with any keys come before all figures.
+        parts.extend(self.results.iter().map(|results| self.verdict(results)));
+        parts.extend(self.results.iter().map(|results| self.tables(results)));
+        parts.push(self.method());
+        parts.push(self.settings());
         parts.join("\n")
+    }
+
+    /// Whether all keys are random, so that the page need not say with which ones a figure was
+    /// measured.
+    fn has_only_random_keys(&self) -> bool {
+        matches!(self.results, [results] if results.key_shape == KeyShape::Random)
+    }
+
+    /// A heading, with the shape of keys if there are others than random ones.
+    fn heading(&self, text: &str, results: &Results) -> String {
+        if self.has_only_random_keys() {
+            format!("## {text}\n\n")
+        } else {
+            format!("## {text}: {} keys\n\n", results.key_shape.name())
+        }
+    }
+
+    /// What is stored, as a part of a sentence.
+    fn entries_in_words(&self) -> String {
+        let shape = self.plan.shape;
+        let entries = grouped(shape.entries);
+        let bytes = shape.value_bytes;
+        if self.has_only_random_keys() {
+            let key_bytes = shape.random_key_bytes();
+            return format!(
+                "{entries} entries with keys of {key_bytes} bytes and random values of {bytes} bytes"
+            );
+        }
+        let names: Vec<&str> = self.key_shapes().iter().map(|shape| shape.name()).collect();
+        let names = names.join(", ");
+        format!(
+            "{entries} entries with random values of {bytes} bytes, and with keys of each of these shapes: {names}"
+        )
+    }
+
+    fn key_shapes(&self) -> Vec<KeyShape> {
+        self.results
+            .iter()
+            .map(|results| results.key_shape)
+            .collect()
+    }
+
+    /// The shapes of keys as a table, if there are others than random ones.
+    fn shapes(&self) -> String {
+        if self.has_only_random_keys() {
+            return String::new();
+        }
+        let mut text = "\n| keys | | an example | bytes |\n| --- | --- | --- | --- |\n".to_owned();
+        for key_shape in self.key_shapes() {
+            let (name, description) = (key_shape.name(), key_shape.description());
+            let shape = self.plan.shape.with_keys(key_shape);
+            let mut key = Vec::new();
+            shape.key(0, &mut key);
+            let lengths = key_shape.key_bytes();
+            let example = format!("`{}`", String::from_utf8_lossy(&key));
+            let (example, bytes) = if key_shape == KeyShape::Random {
+                ("-".to_owned(), key.len().to_string())
+            } else if lengths.start() == lengths.end() {
+                (example, lengths.end().to_string())
+            } else {
+                (example, format!("{} to {}", lengths.start(), lengths.end()))
+            };
+            text += &format!("| {name} | {description} | {example} | {bytes} |\n");
+        }
+        text
     }
 
     fn head(&self) -> String {
@@ -60,10 +126,9 @@ impl Page<'_> {
             sync_us,
             load: _,
         } = self.machine;
-        let shape = self.plan.shape;
         let mut text = format!(
             "# Everleaf beside other stores\n\n\
-             Everleaf and the stores that users would pick instead: {} entries with keys of {} bytes and random values of {} bytes. \
+             Everleaf and the stores that users would pick instead: {}. \
              This page is written by a program, losses included. To write it again, in the folder `bench`:\n\n\
              ```sh\n{}\n```\n\n\
              | machine | |\n| --- | --- |\n\
@@ -72,19 +137,25 @@ impl Page<'_> {
              | kernel | Linux {kernel} |\n\
              | file system | {filesystem} |\n\
              | one append of 4 KiB and its `fdatasync` | {} \u{b5}s, which is {} a second |\n",
-            grouped(shape.entries),
-            shape.key_bytes,
-            shape.value_bytes,
+            self.entries_in_words(),
             self.command(),
             digits(*memory_gib),
             digits(*sync_us),
             digits(1e6 / sync_us),
         );
+        text += &self.shapes();
         for warning in self.machine.warnings() {
             text += &format!("\n**Warning: {warning}.**\n");
         }
-        for (store, why) in &self.results.failed {
-            text += &format!("\n**`{store}` failed and is left out:** {why}\n");
+        for results in self.results {
+            let keys = if self.has_only_random_keys() {
+                String::new()
+            } else {
+                format!(" with {} keys", results.key_shape.name())
+            };
+            for (store, why) in &results.failed {
+                text += &format!("\n**`{store}` failed{keys} and is left out:** {why}\n");
+            }
         }
         text
     }
@@ -96,8 +167,9 @@ impl Page<'_> {
             ""
         };
         let mut text = format!(
-            "cargo run --release{feature} -- --dir DIR --runs {} {}",
+            "cargo run --release{feature} -- --dir DIR --runs {} {} {}",
             self.runs,
+            key_shape_argument(&self.key_shapes()),
             self.plan.arguments().join(" ")
         );
         if self.kinds.len() < crate::peers::ALL.len() {
@@ -108,26 +180,25 @@ impl Page<'_> {
     }
 
     /// Our engine that speaks for us: the default one, if it was measured.
-    fn ours(&self) -> Option<&'static PeerKind> {
-        self.measured().find(|kind| kind.is_ours)
+    fn ours(&self, results: &Results) -> Option<&'static PeerKind> {
+        let kinds = self.measured(results);
+        kinds.into_iter().find(|kind| kind.is_ours)
     }
 
-    fn measured(&self) -> impl Iterator<Item = &'static PeerKind> + '_ {
-        let failed = |kind: &PeerKind| {
-            self.results
-                .failed
-                .iter()
-                .any(|(name, _)| *name == kind.name)
-        };
-        self.kinds.iter().copied().filter(move |kind| !failed(kind))
+    /// The stores that did not fail.
+    fn measured(&self, results: &Results) -> Vec<&'static PeerKind> {
+        let failed = |kind: &PeerKind| results.failed.iter().any(|(name, _)| *name == kind.name);
+        let kinds = self.kinds.iter().copied();
+        kinds.filter(|kind| !failed(kind)).collect()
     }
 
     /// Our engine against the best peer, in every figure.
-    fn against(&self, ours: &PeerKind) -> Vec<Against> {
-        let peers: Vec<&'static PeerKind> = self.measured().filter(|kind| !kind.is_ours).collect();
+    fn against(&self, ours: &PeerKind, results: &Results) -> Vec<Against> {
+        let mut peers = self.measured(results);
+        peers.retain(|kind| !kind.is_ours);
         let one = |metric: &'static Metric| {
-            let value = self.results.median(ours.name, metric)?;
-            let (peer, theirs) = self.results.best(&peers, metric)?;
+            let value = results.median(ours.name, metric)?;
+            let (peer, theirs) = results.best(&peers, metric)?;
             Some(Against {
                 metric,
                 ours: value,
@@ -142,11 +213,11 @@ impl Page<'_> {
     }
 
     /// Where we lose, the worst first; then where we are level and where we win, in a line each.
-    fn verdict(&self) -> String {
-        let Some(ours) = self.ours() else {
+    fn verdict(&self, results: &Results) -> String {
+        let Some(ours) = self.ours(results) else {
             return String::new();
         };
-        let all = self.against(ours);
+        let all = self.against(ours, results);
         if all.is_empty() {
             return String::new();
         }
@@ -163,9 +234,9 @@ impl Page<'_> {
             }
         };
         let losses: Vec<&Against> = all.iter().filter(|it| it.ratio > EQUAL).collect();
-        let mut text = format!(
-            "## Where Everleaf loses\n\n\
-             The default of Everleaf, `{}`, beside the best other store: it loses {} of {} figures, the worst first.\n\n",
+        let mut text = self.heading("Where Everleaf loses", results);
+        text += &format!(
+            "The default of Everleaf, `{}`, beside the best other store: it loses {} of {} figures, the worst first.\n\n",
             ours.name,
             losses.len(),
             all.len(),
@@ -183,8 +254,8 @@ impl Page<'_> {
                 loss.metric.figure(loss.ours)
             );
             text += loss.metric.loss;
-            text += &self.engine_that_wins(loss);
-            if self.overlap(ours, loss) {
+            text += &self.engine_that_wins(loss, results);
+            if self.overlap(ours, loss, results) {
                 text += " The runs of both overlap, so this may be chance.";
             }
             text += "\n";
@@ -200,9 +271,10 @@ impl Page<'_> {
     }
 
     /// Another engine of ours that does not lose here, in words.
-    fn engine_that_wins(&self, loss: &Against) -> String {
-        let engines: Vec<&'static PeerKind> = self.measured().filter(|kind| kind.is_ours).collect();
-        match self.results.best(&engines, loss.metric) {
+    fn engine_that_wins(&self, loss: &Against, results: &Results) -> String {
+        let mut engines = self.measured(results);
+        engines.retain(|kind| kind.is_ours);
+        match results.best(&engines, loss.metric) {
             Some((engine, value)) if loss.metric.advantage(value, loss.theirs) > EQUAL => {
                 format!(
                     " The engine `{}` wins here: {}.",
@@ -215,30 +287,30 @@ impl Page<'_> {
     }
 
     /// Whether the best run of ours is no worse than the worst of the peer.
-    fn overlap(&self, ours: &PeerKind, loss: &Against) -> bool {
-        let theirs = self.results.figures(loss.peer.name, loss.metric);
-        let mut pairs = self
-            .results
+    fn overlap(&self, ours: &PeerKind, loss: &Against, results: &Results) -> bool {
+        let theirs = results.figures(loss.peer.name, loss.metric);
+        let mut pairs = results
             .figures(ours.name, loss.metric)
             .into_iter()
             .flat_map(|our| theirs.iter().map(move |their| (our, *their)));
         self.runs > 1 && pairs.any(|(our, their)| loss.metric.advantage(our, their) >= 1.0)
     }
 
-    fn tables(&self) -> String {
-        let kinds: Vec<&'static PeerKind> = self.measured().collect();
-        let mut text = format!(
-            "## All figures\n\nMedians of {} runs; the best of a line is bold. k/s: thousands a second.\n",
+    fn tables(&self, results: &Results) -> String {
+        let kinds = self.measured(results);
+        let mut text = self.heading("All figures", results);
+        text += &format!(
+            "Medians of {} runs; the best of a line is bold. k/s: thousands a second.\n",
             self.runs
         );
-        for table in tables(self.results, self.plan, &kinds) {
+        for table in tables(results, self.plan, &kinds) {
             text += &format!("\n{}", table.markdown());
         }
-        text + &self.spread(&kinds)
+        text + &self.spread(&kinds, results)
     }
 
     /// How far the runs of a store are apart.
-    fn spread(&self, kinds: &[&'static PeerKind]) -> String {
+    fn spread(&self, kinds: &[&'static PeerKind], results: &Results) -> String {
         if self.runs < 2 {
             return "\nThere was one run only, so nothing is known of how far runs are apart.\n"
                 .to_owned();
@@ -246,7 +318,7 @@ impl Page<'_> {
         let mut spreads = Vec::new();
         for metric in self.plan.metrics() {
             for kind in kinds {
-                let figures = self.results.figures(kind.name, metric);
+                let figures = results.figures(kind.name, metric);
                 spreads.push(Spread {
                     ratio: spread(&figures),
                     store: kind.name,
@@ -278,11 +350,23 @@ impl Page<'_> {
     }
 
     fn method(&self) -> String {
+        let shapes = self.key_shapes();
+        let shapes_take_turns = if shapes.len() > 1 {
+            "- Shapes of keys take turns in the same way: in each round all stores are measured with keys of one shape, then \
+             with those of the next.\n"
+        } else {
+            ""
+        };
+        let except_ascending = if shapes.iter().any(|shape| shape.is_ascending()) {
+            ", but those of the shape `time` are loaded in ascending order, also where a figure says *random order*"
+        } else {
+            ""
+        };
         format!(
             "## How it is measured\n\n\
              - Each store is measured in a process of its own, in a fresh folder, {} times. Stores take turns, and each round begins \
-             with another one. What a store leaves to be written is synced before the next one begins.\n\
-             - Keys are in random order. Values are random, so no store compresses them. Every read is compared with what was written, \
+             with another one. What a store leaves to be written is synced before the next one begins.\n{}\
+             - Keys are in random order{}. Values are random, so no store compresses them. Every read is compared with what was written, \
              and after every workload of writes up to 20,000 entries are read back; a wrong answer ends the run of that store.\n\
              - Workloads other than loads run for {} s each. Reads follow the load once the store is idle: its size on disk has not \
              changed for {} s, or 30 s are over. It is then read as a whole, so that caches are warm. At last the store is closed, opened \
@@ -307,6 +391,8 @@ impl Page<'_> {
              updates that they count must be two for each transaction, also once the store is closed and opened again.\n\
              - Not measured: data larger than memory, and snapshots.\n",
             self.runs,
+            shapes_take_turns,
+            except_ascending,
             self.plan.seconds,
             self.plan.idle,
             crate::transactions::HOT_THETA,
@@ -336,3 +422,6 @@ fn title(metric: &Metric) -> String {
         _ => metric.title.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! The results as tables.
 
+use lab::bench::KeyShape;
 use lab::comparison::{Row, Table};
 
 use crate::measure::Plan;
@@ -41,11 +42,17 @@ fn row(results: &Results, metric: &Metric, kinds: &[&'static PeerKind]) -> Row {
 }
 
 /// The tables for a terminal.
-pub(crate) fn text(results: &Results, plan: &Plan, kinds: &[&'static PeerKind]) -> String {
+pub(crate) fn text(all: &[Results], plan: &Plan, kinds: &[&'static PeerKind]) -> String {
     let mut text = String::new();
-    for table in tables(results, plan, kinds) {
-        text += "\n";
-        text += &table.text();
+    for results in all {
+        let shape = results.key_shape;
+        if all.len() > 1 || shape != KeyShape::Random {
+            text += &format!("\nWith {} keys: {}\n", shape.name(), shape.description());
+        }
+        for table in tables(results, plan, kinds) {
+            text += "\n";
+            text += &table.text();
+        }
     }
     text
 }

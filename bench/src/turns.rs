@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lab::bench::KeyShape;
 use lab::comparison::{median, turns};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::measure::{FigureLine, Plan};
+use crate::measure::{FigureLine, Plan, key_shape_argument};
 use crate::metric::{self, Metric, Unit};
 use crate::peers::PeerKind;
 
@@ -18,21 +19,30 @@ use crate::peers::PeerKind;
 #[derive(Serialize)]
 pub(crate) struct RunFigure {
     pub(crate) store: &'static str,
+    pub(crate) key_shape: KeyShape,
     pub(crate) run: usize,
     pub(crate) metric: String,
     pub(crate) value: f64,
     pub(crate) unit: Unit,
 }
 
-/// The results of all runs.
-#[derive(Default)]
+/// The results of all runs with keys of one shape.
 pub(crate) struct Results {
+    pub(crate) key_shape: KeyShape,
     pub(crate) samples: Vec<RunFigure>,
     /// Why a store was left out, by its name. It has no samples.
     pub(crate) failed: Vec<(&'static str, String)>,
 }
 
 impl Results {
+    fn new(key_shape: KeyShape) -> Self {
+        Self {
+            key_shape,
+            samples: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+
     /// The figures of a store, one for each run.
     pub(crate) fn figures(&self, store: &str, metric: &Metric) -> Vec<f64> {
         let of_it = self
@@ -63,55 +73,97 @@ impl Results {
     }
 }
 
-/// Runs every store `runs` times in sub-folders of `folder`, which is empty. `see` gets each
-/// figure.
+/// Runs every store `runs` times with keys of each shape, in sub-folders of `folder`, which is
+/// empty. `see` gets each figure. Returns the results of each shape.
 pub(crate) fn take(
     folder: &Path,
     plan: &Plan,
+    shapes: &[KeyShape],
     kinds: &[&'static PeerKind],
     runs: usize,
     see: impl Fn(&RunFigure) -> Result,
-) -> Result<Results> {
-    let mut results = Results::default();
-    let bar = progress_bar((plan.metrics().count() * kinds.len() * runs) as u64);
+) -> Result<Vec<Results>> {
+    let mut all: Vec<Results> = shapes.iter().map(|shape| Results::new(*shape)).collect();
+    let figures = plan.metrics().count() * shapes.len() * kinds.len() * runs;
+    let bar = progress_bar(figures as u64);
     for run in 0..runs {
-        for turn in turns(run, kinds.len()) {
-            let kind = kinds[turn];
-            if results.failed.iter().any(|(name, _)| *name == kind.name) {
-                continue;
+        for shape_turn in turns(run, shapes.len()) {
+            let results = &mut all[shape_turn];
+            let plan = plan.with_keys(results.key_shape);
+            for turn in turns(run, kinds.len()) {
+                take_one(
+                    folder,
+                    &plan,
+                    kinds[turn],
+                    Round { run, runs },
+                    &bar,
+                    results,
+                    &see,
+                )?;
             }
-            bar.set_message(format!("{}, run {} of {runs}", kind.name, run + 1));
-            let place = folder.join(format!("{}-{}", kind.name, run + 1));
-            std::fs::create_dir(&place).map_err(Failure::path("make", &place))?;
-            let tell = |line: FigureLine| {
-                let FigureLine { metric, value } = line;
-                let unit = metric::from_name(&metric).map_or(Unit::PerSecond, |metric| metric.unit);
-                let sample = RunFigure {
-                    store: kind.name,
-                    run: run + 1,
-                    metric,
-                    value,
-                    unit,
-                };
-                bar.inc(1);
-                bar.suspend(|| see(&sample))?;
-                Ok(sample)
-            };
-            match measure(kind, plan, &place, tell)? {
-                Run::Measured(samples) => results.samples.extend(samples),
-                Run::Failed(why) => {
-                    bar.suspend(|| eprintln!("{why}"));
-                    results.samples.retain(|sample| sample.store != kind.name);
-                    results.failed.push((kind.name, why));
-                }
-            }
-            std::fs::remove_dir_all(&place).map_err(Failure::path("remove", &place))?;
-            // Data that this store left in the page cache must not slow down the next one.
-            let _ = Command::new("sync").status();
         }
     }
     bar.finish_and_clear();
-    Ok(results)
+    Ok(all)
+}
+
+/// One of the runs of each store.
+#[derive(Clone, Copy)]
+struct Round {
+    run: usize,
+    runs: usize,
+}
+
+/// Runs one store once, unless it has failed before.
+fn take_one(
+    folder: &Path,
+    plan: &Plan,
+    kind: &'static PeerKind,
+    round: Round,
+    bar: &ProgressBar,
+    results: &mut Results,
+    see: impl Fn(&RunFigure) -> Result,
+) -> Result {
+    if results.failed.iter().any(|(name, _)| *name == kind.name) {
+        return Ok(());
+    }
+    let key_shape = results.key_shape;
+    let run = round.run + 1;
+    bar.set_message(format!(
+        "{}, {} keys, run {run} of {}",
+        kind.name,
+        key_shape.name(),
+        round.runs
+    ));
+    let place = folder.join(format!("{}-{}-{run}", kind.name, key_shape.name()));
+    std::fs::create_dir(&place).map_err(Failure::path("make", &place))?;
+    let tell = |line: FigureLine| {
+        let FigureLine { metric, value } = line;
+        let unit = metric::from_name(&metric).map_or(Unit::PerSecond, |metric| metric.unit);
+        let sample = RunFigure {
+            store: kind.name,
+            key_shape,
+            run,
+            metric,
+            value,
+            unit,
+        };
+        bar.inc(1);
+        bar.suspend(|| see(&sample))?;
+        Ok(sample)
+    };
+    match measure(kind, plan, &place, tell)? {
+        Run::Measured(samples) => results.samples.extend(samples),
+        Run::Failed(why) => {
+            bar.suspend(|| eprintln!("{why}"));
+            results.samples.retain(|sample| sample.store != kind.name);
+            results.failed.push((kind.name, why));
+        }
+    }
+    std::fs::remove_dir_all(&place).map_err(Failure::path("remove", &place))?;
+    // Data that this store left in the page cache must not slow down the next one.
+    let _ = Command::new("sync").status();
+    Ok(())
 }
 
 /// How one run of one store ended.
@@ -137,6 +189,7 @@ fn measure(
     let mut child = Command::new(std::env::current_exe().map_err(cannot)?)
         .args(["measure", "--store", kind.name, "--folder"])
         .arg(place)
+        .arg(key_shape_argument(&[plan.shape.key_shape]))
         .args(plan.arguments())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -1,8 +1,11 @@
+use clap::ValueEnum;
+
 use super::*;
 
 const SHAPE: EntryShape = EntryShape {
     entries: 1000,
-    key_bytes: 24,
+    key_shape: KeyShape::Random,
+    key_bytes: None,
     value_bytes: 150,
 };
 
@@ -70,4 +73,51 @@ fn a_value_that_is_torn_or_of_another_account_is_that_of_no_state() {
     }
     assert_eq!(SHAPE.account_state(8, &first, &mut expected), None);
     assert_eq!(SHAPE.account_state(7, &first[..80], &mut expected), None);
+}
+
+/// The keys of figures that were measured before there were other shapes.
+#[test]
+fn random_keys_are_those_of_old() {
+    let hex = |index| {
+        let mut hex = String::new();
+        for byte in SHAPE.entry(index, 0).0 {
+            hex += &format!("{byte:02x}");
+        }
+        hex
+    };
+    assert_eq!(hex(0), "e220a8397b1dcdaf0000000000000000212c651b7771d9e4");
+    assert_eq!(
+        hex(12_345),
+        "22118258a9d111a00000000000003039559a5ecdcb9a9703"
+    );
+}
+
+#[test]
+fn keys_of_each_shape_are_listed_in_their_order() {
+    for key_shape in KeyShape::value_variants() {
+        let shape = EntryShape {
+            entries: 100_000,
+            ..SHAPE.with_keys(*key_shape)
+        };
+        let key = |index: u32| {
+            let mut key = Vec::new();
+            shape.key(u64::from(index), &mut key);
+            key
+        };
+        let sorted = shape.sorted();
+        let keys: Vec<Vec<u8>> = sorted.iter().map(|index| key(*index)).collect();
+        assert_eq!(keys.len(), 100_000);
+        // Strictly, so no two are the same.
+        assert!(keys.is_sorted_by(|a, b| a < b), "{key_shape:?}");
+        let is_in_order_of_load = sorted.is_sorted();
+        assert_eq!(
+            is_in_order_of_load,
+            key_shape.is_ascending(),
+            "{key_shape:?}"
+        );
+        let mut expected = Vec::new();
+        let (first, value) = shape.entry(7, 0);
+        assert!(shape.is_entry(7, &first, &value, &mut expected));
+        assert!(!shape.is_entry(8, &first, &value, &mut expected));
+    }
 }
