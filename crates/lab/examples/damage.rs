@@ -25,9 +25,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use everleaf::{CodecKind, MediumChoice, TreeOptions};
+use everleaf_lab::bench::KeyShape;
 use everleaf_lab::testing::damage::{
-    Damage, DamageFindings, KINDS, ReadFindings, SilentKeys, TreeContent, content, damage, examine,
-    make,
+    Damage, DamageFindings, KINDS, ReadFindings, SilentKeys, TreeContent, content,
+    content_of_shape, damage, examine, make,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,10 @@ struct Args {
     /// The entries of the tree: records, or words.
     #[arg(long, default_value = "record", value_parser = codec_of)]
     codec: CodecKind,
+    /// The shape of the keys of records [default: keys of many lengths, some of which begin as
+    /// others do].
+    #[arg(long, value_enum, value_name = "SHAPE")]
+    key_shape: Option<KeyShape>,
     /// The medium.
     #[arg(long, value_enum, default_value = "dax")]
     medium: MediumArg,
@@ -108,6 +113,7 @@ struct Report {
     engine: String,
     codec: &'static str,
     medium: &'static str,
+    key_shape: Option<KeyShape>,
     seed: u64,
     rounds: u64,
     unchanged: u64,
@@ -304,6 +310,14 @@ fn folder() -> std::io::Result<tempfile::TempDir> {
     }
 }
 
+/// The entries of the tree.
+fn content_of(args: &Args) -> TreeContent {
+    match args.key_shape {
+        Some(shape) => content_of_shape(shape, args.seed),
+        None => content(args.codec, args.seed),
+    }
+}
+
 /// The child process: one round.
 fn run_round(args: &Args, pool: &Path, round: u64, content: &TreeContent) -> Outcome<Round> {
     let mut bytes = std::fs::read(pool)?;
@@ -345,6 +359,9 @@ fn child_of(args: &Args, pool: &Path, round: u64) -> std::io::Result<Child> {
         .args(["--codec", args.codec.name(), "--medium", args.medium.name()])
         .arg("--pool")
         .arg(pool);
+    if let Some(shape) = args.key_shape {
+        command.args(["--key-shape", shape.name()]);
+    }
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -355,7 +372,10 @@ fn child_of(args: &Args, pool: &Path, round: u64) -> std::io::Result<Child> {
 fn run_rounds(args: &Args) -> Outcome<Report> {
     let engine = everleaf_lab::engine_from_name(&args.engine).ok_or("there is no such engine")?;
     let folder = folder()?;
-    let content = content(args.codec, args.seed);
+    if args.key_shape.is_some() && args.codec == CodecKind::Word {
+        return Err("--key-shape goes with --codec record; words are numbers".into());
+    }
+    let content = content_of(args);
     let pool = folder.path().join("a.pool");
     let kind = TreeOptions {
         engine,
@@ -374,6 +394,7 @@ fn run_rounds(args: &Args) -> Outcome<Report> {
     let mut report = Report {
         engine: args.engine.clone(),
         medium: args.medium.name(),
+        key_shape: args.key_shape,
         ..Report::default()
     };
     report.seed = args.seed;
@@ -469,7 +490,7 @@ fn main() -> ExitCode {
             hook(panic);
             std::process::abort();
         }));
-        let content = content(args.codec, args.seed);
+        let content = content_of(&args);
         let round = run_round(&args, pool, round, &content);
         let printed = round.and_then(|round| Ok(serde_json::to_string(&round)?));
         return match printed {

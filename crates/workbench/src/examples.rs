@@ -3,7 +3,8 @@
 pub(super) const TORTURE: &str = "\
 Examples:
   everleaf torture torture.pool --rounds 50
-  everleaf torture torture.pool --batches --rounds 20";
+  everleaf torture torture.pool --batches --rounds 20
+  everleaf torture torture.pool --key-shape prefix";
 
 pub(super) const CRASH: &str = "\
 Examples:
@@ -14,6 +15,7 @@ pub(super) const BENCH: &str = "\
 Examples:
   everleaf bench
   everleaf bench --workload a --threads 2
+  everleaf bench --key-shape prefix --value-size 150
   everleaf bench --medium dax --engine masstree --workload insert --count";
 
 pub(super) const LAB: &str = "\

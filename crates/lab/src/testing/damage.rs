@@ -17,6 +17,8 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+use crate::bench::KeyShape;
+
 pub use reads::{ReadFindings, ReadKind, SilentKeys};
 
 /// Entries of the tree.
@@ -54,6 +56,18 @@ pub fn content(codec: CodecKind, seed: u64) -> TreeContent {
             .into_bytes(),
         };
         content.insert(key, value(codec, &mut random));
+    }
+    content
+}
+
+/// The same number of entries in a tree of records, with keys of one shape.
+#[must_use]
+pub fn content_of_shape(shape: KeyShape, seed: u64) -> TreeContent {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut content = TreeContent::new();
+    for index in 0..ENTRIES as u64 {
+        let key = shape.key(shape.word(index, seed)).to_vec();
+        content.insert(key, value(CodecKind::Record, &mut random));
     }
     content
 }

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf::{Result, Snapshot, Store, Transaction, Tree, TypedTree, View};
-use sim::torture::{
-    TortureWorkload, Transfer, ValueVersion, account_keys, key_bytes, ledger, version_of,
-};
+use sim::torture::{TortureWorkload, Transfer, ValueVersion, account_keys, ledger, version_of};
+
+use super::keys::TortureKeys;
 
 /// The name of the tree with the lists.
 pub(super) const LISTS: &str = "torture lists";
@@ -124,10 +124,11 @@ pub(super) fn faults_of_transfers(
     snapshot: &Snapshot,
     trees: &[Tree],
     workload: &TortureWorkload,
+    keys: TortureKeys,
 ) -> Result<Vec<String>> {
     let version_in = |tree: usize, key: u32| -> Result<ValueVersion> {
         let number = tree as u8;
-        let value = snapshot.get(&trees[tree], key_bytes(number, key))?;
+        let value = snapshot.get(&trees[tree], keys.bytes(number, key))?;
         Ok(value.map_or(0, |value| version_of(number, &value).unwrap_or(u64::MAX)))
     };
     let mut faults = Vec::new();

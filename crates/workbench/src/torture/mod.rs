@@ -2,6 +2,7 @@
 
 mod channel;
 pub(crate) mod judge;
+mod keys;
 mod lists;
 mod log;
 mod promise;
@@ -13,11 +14,13 @@ pub(crate) mod writer;
 use std::time::Duration;
 
 use everleaf::{Engine, Options};
+use lab::bench::KeyShape;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 use terminal::values::engine_of;
 
+use keys::TortureKeys;
 use promise::Promise;
 use sim::torture::{Contents, Oracle, TREES, Tally, TortureWorkload, tree_names};
 use terminal::context::Context;
@@ -43,6 +46,10 @@ pub(crate) struct WorkArgs {
     /// Keys that are used in each tree
     #[arg(long, default_value_t = 12_000, value_parser = clap::value_parser!(u32).range(100..))]
     keys: u32,
+    /// The shape of keys in trees of records [default: short ones, long ones, and some that begin as
+    /// others do]
+    #[arg(long, value_enum, value_name = "SHAPE")]
+    key_shape: Option<KeyShape>,
     /// Trees, alternately of records and of words
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=TREES.len() as i64))]
     trees: u8,
@@ -68,6 +75,7 @@ impl WorkArgs {
             durability,
             threads,
             keys,
+            key_shape,
             trees,
             batches,
             transactions,
@@ -85,7 +93,13 @@ impl WorkArgs {
         } else {
             String::new()
         };
-        format!("{trees} --threads {threads} --keys {keys} --durability {durability}{stores}")
+        let key_shape = match key_shape {
+            Some(shape) => format!(" --key-shape {}", shape.name()),
+            None => String::new(),
+        };
+        format!(
+            "{trees} --threads {threads} --keys {keys}{key_shape} --durability {durability}{stores}"
+        )
     }
 
     /// The pools of all stores. The first one is the one that the user names.
@@ -107,6 +121,13 @@ impl WorkArgs {
         key % self.stores
     }
 
+    /// The keys of all trees.
+    fn keys(&self) -> TortureKeys {
+        TortureKeys {
+            shape: self.key_shape,
+        }
+    }
+
     /// The workload in the form that writers and the oracle need.
     fn workload(&self) -> TortureWorkload {
         let Self {
@@ -114,6 +135,7 @@ impl WorkArgs {
             durability,
             threads,
             keys,
+            key_shape: _,
             trees,
             batches,
             transactions,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::channel::Reading;
 use super::log::LogReport;
+use super::verify::StoreKeys;
 use super::{WorkArgs, options_of, verify};
 use sim::torture::Contents;
 use terminal::context::survives_name;
@@ -65,7 +66,10 @@ fn read(args: &Args) -> Result<Reading, Failure> {
     reading.log = stat.log.map(LogReport::of);
     survives_name(store.survives()).clone_into(&mut reading.survives);
     let workload = args.work.workload();
-    let keys: Vec<u32> = (0..workload.key_count()).collect();
+    let keys = StoreKeys {
+        numbers: (0..workload.key_count()).collect(),
+        form: args.work.keys(),
+    };
     let mut contents = Contents::empty(&workload);
     let violations = &mut reading.violations;
     match verify::read_all(

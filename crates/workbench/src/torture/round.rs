@@ -11,6 +11,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use sim::torture::{Contents, Oracle, RoundHistory};
 
+use super::verify::StoreKeys;
 use super::writer::FOUND_WRONG;
 use super::{Args, Report, options_of, verify};
 use terminal::child;
@@ -131,12 +132,16 @@ fn judge(
     for (number, pool) in args.work.pools(&args.pool).iter().enumerate() {
         let store = child::open_after_kill(options, &pool.pool)?;
         slowest = slowest.max(store.recovery().duration);
-        let mut keys = Vec::new();
+        let mut numbers = Vec::new();
         for key in 0..workload.key_count() {
             if args.work.store_of(key) == number as u32 {
-                keys.push(key);
+                numbers.push(key);
             }
         }
+        let keys = StoreKeys {
+            numbers,
+            form: args.work.keys(),
+        };
         verify::read_all(&store, &workload, &keys, round, &mut contents, violations)?;
         used_bytes += store.stat()?.used_bytes;
     }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use everleaf::{Store, Tree, TreeOptions};
-use sim::torture::{Contents, TortureWorkload, ValueVersion, has_words, key_bytes, version_of};
+use sim::torture::{Contents, TortureWorkload, ValueVersion, has_words, version_of};
 
+use super::keys::TortureKeys;
 use super::lists::{LISTS, Lists};
 use terminal::failure::Failure;
 
@@ -36,13 +37,19 @@ struct NumberedKey {
     bytes: Vec<u8>,
 }
 
+/// The keys that a store may have.
+pub(super) struct StoreKeys {
+    pub(super) numbers: Vec<u32>,
+    pub(super) form: TortureKeys,
+}
+
 /// Reads all trees of a store, which may have these keys, forward, backward and key by key. Verifies
 /// that all agree, that the structure is sound, and that nothing leaks. Adds what the trees have to
 /// `contents`.
 pub(super) fn read_all(
     store: &Store,
     workload: &TortureWorkload,
-    keys: &[u32],
+    keys: &StoreKeys,
     round: u32,
     contents: &mut Contents,
     violations: &mut Vec<String>,
@@ -68,10 +75,10 @@ pub(super) fn read_all(
     let mut records = 0;
     for (number, tree) in open_trees(store, workload)?.iter().enumerate() {
         let mut all_keys = Vec::new();
-        for key in keys {
+        for key in &keys.numbers {
             all_keys.push(NumberedKey {
                 number: *key,
-                bytes: key_bytes(number as u8, *key),
+                bytes: keys.form.bytes(number as u8, *key),
             });
         }
         let versions = contents.of_tree(number as u8);

@@ -11,11 +11,12 @@ use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use sim::torture::{
-    Announcement, Move, OperationKind, TortureWorkload, Transfer, ValueVersion, key_bytes, ledger,
-    owner, spread, value_bytes, version, version_of,
+    Announcement, Move, OperationKind, TortureWorkload, Transfer, ValueVersion, ledger, owner,
+    spread, value_bytes, version, version_of,
 };
 
 use super::channel::ChannelArgs;
+use super::keys::TortureKeys;
 use super::lists::{Lists, faults_of_transfers};
 use super::promise::Promise;
 use super::verify::open_trees;
@@ -211,7 +212,7 @@ impl Writer<'_> {
             tree = 0;
             number = ledger(self.workload, self.thread);
         }
-        let key = key_bytes(tree, number);
+        let key = self.args.work.keys().bytes(tree, number);
         let version = version(self.args.round, self.thread, self.sequence);
         let expected = match kind {
             OperationKind::Exchange | OperationKind::ExchangeOut => self.read(tree, &key)?,
@@ -267,10 +268,11 @@ impl Writer<'_> {
     fn transfer(&mut self, version: ValueVersion) -> everleaf::Result<bool> {
         let opened = self.opened.clone();
         let transfer = Transfer::of(version, self.workload);
+        let keys = self.args.work.keys();
         let mut batch = Batch::new();
         for Move { tree, key, amount } in transfer.moves {
             let handle = &opened.trees[usize::from(tree)];
-            let key = key_bytes(tree, key);
+            let key = keys.bytes(tree, key);
             let bytes = |balance| (balance != 0).then(|| value_bytes(tree, balance));
             let before = self.read(tree, &key)?;
             batch.expect(handle, &key, bytes(before).as_deref());
@@ -283,7 +285,7 @@ impl Writer<'_> {
         for tree in transfer.trees {
             batch.put(
                 &opened.trees[usize::from(tree)],
-                key_bytes(tree, ledger),
+                keys.bytes(tree, ledger),
                 value_bytes(tree, version),
             );
         }
@@ -310,10 +312,11 @@ impl Writer<'_> {
         let opened = self.opened.clone();
         let transfer = Transfer::of(version, self.workload);
         let ledger = ledger(self.workload, self.thread);
+        let keys = self.args.work.keys();
         let write = |transaction: &mut Transaction| {
             for Move { tree, key, amount } in &transfer.moves {
                 let handle = &opened.trees[usize::from(*tree)];
-                let key = key_bytes(*tree, *key);
+                let key = keys.bytes(*tree, *key);
                 let balance = match transaction.get(handle, &key)? {
                     Some(value) => version_of(*tree, &value).unwrap_or_else(|| {
                         found_wrong(&format!("a transaction has read {value:02x?}"))
@@ -328,7 +331,7 @@ impl Writer<'_> {
             for tree in &transfer.trees {
                 let handle = &opened.trees[usize::from(*tree)];
                 let value = value_bytes(*tree, version);
-                transaction.put(handle, key_bytes(*tree, ledger), value)?;
+                transaction.put(handle, keys.bytes(*tree, ledger), value)?;
             }
             // A list would make a transfer between trees that are durable by epochs end the epoch.
             let is_listed = transfer
@@ -432,10 +435,10 @@ impl Writer<'_> {
 }
 
 /// Checks one snapshot after the other, until the process is killed.
-fn audit(opened: &OpenedStore, lists: &Lists, workload: &TortureWorkload) {
+fn audit(opened: &OpenedStore, lists: &Lists, workload: &TortureWorkload, keys: TortureKeys) {
     loop {
         let audited = opened.store.snapshot().and_then(|snapshot| {
-            let mut faults = faults_of_transfers(&snapshot, &opened.trees, workload)?;
+            let mut faults = faults_of_transfers(&snapshot, &opened.trees, workload, keys)?;
             faults.extend(lists.faults(&snapshot)?);
             Ok(faults)
         });
@@ -486,8 +489,9 @@ fn write(args: &Args) -> Result<(), Failure> {
         if let Some(lists) = &lists {
             let opened = &first;
             let workload = &workload;
+            let keys = args.work.keys();
             Builder::new()
-                .spawn_scoped(scope, move || audit(opened, lists, workload))
+                .spawn_scoped(scope, move || audit(opened, lists, workload, keys))
                 .map_err(Failure::io("start a thread that audits"))?;
         }
         let threads: Vec<_> = (0..args.work.threads)

@@ -137,6 +137,27 @@ fn a_benchmark_on_a_disk_leaves_no_file() {
 #[test]
 fn a_benchmark_that_makes_no_sense_is_wrong_use() {
     run(&["bench", "--medium", "ram", "--baseline", "ram"]).expect(2);
+    let words = run(&["bench", "--key-shape", "urls"]).expect(2);
+    assert!(words.errors.contains("add --records"), "{words:?}");
+}
+
+/// The example of the help, with fewer keys and in memory.
+#[test]
+fn a_benchmark_has_keys_of_the_shape_that_it_is_given() {
+    let example = "bench --key-shape prefix --value-size 150";
+    let short = " --medium ram --keys 2000 --ops 1000 --runs 1 --quiet";
+    let line = format!("{example}{short}");
+    let arguments: Vec<&str> = line.split(' ').collect();
+    let said = run(&arguments).expect(0);
+    assert!(
+        said.text().contains("2,000 keys (prefix) of 30 bytes"),
+        "{said:?}"
+    );
+    let report = run(&[&arguments[..], &["--json"]].concat())
+        .expect(0)
+        .json();
+    assert_eq!(report["key_shape"], "prefix");
+    assert_eq!(report["key_size"].as_f64(), Some(30.0));
 }
 
 #[test]

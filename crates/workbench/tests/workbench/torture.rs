@@ -53,6 +53,35 @@ fn torture_finds_no_violation_and_takes_its_own_pools_again() {
 }
 
 #[test]
+fn torture_has_keys_of_the_shape_that_it_is_given() {
+    let (_folder, pool) = pool();
+    let short = "--rounds 6 --seconds-per-round 0.1 --keys 2000 --medium file --json --key-shape";
+    for more in ["prefix", "urls", "words --batches"] {
+        let arguments: Vec<&str> = [short, more]
+            .iter()
+            .flat_map(|words| words.split(' '))
+            .collect();
+        let said = run(&on("torture", &pool, &arguments)).expect(0);
+        let report = said.json();
+        assert_eq!(report["violations"], json!(0), "{said:?}");
+        let shape = more.split(' ').next().unwrap();
+        let replay = report["replay"].as_str().unwrap();
+        assert!(
+            replay.contains(&format!(" --keys 2000 --key-shape {shape} ")),
+            "{replay}"
+        );
+        if shape == "prefix" {
+            let store = Store::open(&pool).unwrap();
+            let tree = store.tree("torture records").unwrap();
+            let (first, _) = tree.first().unwrap().unwrap();
+            assert!(first.starts_with(b"tenant42/user/"), "{first:?}");
+            drop(tree);
+            store.close().unwrap();
+        }
+    }
+}
+
+#[test]
 fn torture_knows_what_operations_promise_that_are_durable_later() {
     let (_folder, pool) = pool();
     let short = "--rounds 2 --seconds-per-round 0.1 --keys 2000 --medium file --log-bytes 256K --json --durability";

@@ -74,7 +74,7 @@ fn keys_look_as_the_help_shows_them() {
         let word = number << (u64::BITS - shape.bits());
         String::from_utf8(shape.key(word).to_vec()).unwrap()
     };
-    let tenants = 3 << 41 | 1 << 39 | 123_456;
+    let tenants = (3 << 41 | 1 << 39) + 123_456;
     let urls = 7 << 38 | 15 << 34 | 14 << 24 | 0x01_f3c9;
     // Letters of syllables, and then their rimes.
     let syllables = [(0, 2), (1, 3), (6, 1), (10, 0), (12, 1), (5, 3)];
