@@ -98,19 +98,18 @@ impl Page<'_> {
         }
         let mut text = "\n| keys | | an example | bytes |\n| --- | --- | --- | --- |\n".to_owned();
         for key_shape in self.key_shapes() {
-            let (name, description) = (key_shape.name(), key_shape.description());
-            let shape = self.plan.shape.with_keys(key_shape);
             let mut key = Vec::new();
-            shape.key(0, &mut key);
-            let lengths = key_shape.key_bytes();
-            let example = format!("`{}`", String::from_utf8_lossy(&key));
-            let (example, bytes) = if key_shape == KeyShape::Random {
-                ("-".to_owned(), key.len().to_string())
-            } else if lengths.start() == lengths.end() {
-                (example, lengths.end().to_string())
-            } else {
-                (example, format!("{} to {}", lengths.start(), lengths.end()))
+            self.plan.shape.with_keys(key_shape).key(0, &mut key);
+            let bytes = match key_shape {
+                KeyShape::Random => key.len().to_string(),
+                _ => key_shape.key_bytes_in_words(),
             };
+            let example = match key_shape {
+                KeyShape::Random => "-".to_owned(),
+                _ => format!("`{}`", String::from_utf8_lossy(&key)),
+            };
+            let name = key_shape.name();
+            let description = key_shape.description();
             text += &format!("| {name} | {description} | {example} | {bytes} |\n");
         }
         text

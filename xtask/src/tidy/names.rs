@@ -16,13 +16,15 @@ use super::Violation;
 use super::syntax::{Syntax, is_only_for_tests, line_of};
 
 /// Names that are defined more than once, and mean the same wherever they are.
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 11] = [
     // The first words of a tree, to which its root leads; each engine has its own.
     "Anchor",
     // The arguments of a command; each has a module of its own.
     "Args",
     // Why a program or one of its commands ended early; each has other reasons.
     "Failure",
+    // How numbers become keys; the explorer has shapes for small scopes, benchmarks those of people.
+    "KeyShape",
     // A leaf of a tree as it lies in the pool; each engine has nodes of its own.
     "Leaf",
     // The inner nodes that a descent passed; each engine has nodes of its own.

@@ -196,6 +196,17 @@ impl KeyShape {
         }
     }
 
+    /// The same in words, as `46 to 62`.
+    #[must_use]
+    pub fn key_bytes_in_words(self) -> String {
+        let bytes = self.key_bytes();
+        if bytes.start() == bytes.end() {
+            bytes.end().to_string()
+        } else {
+            format!("{} to {}", bytes.start(), bytes.end())
+        }
+    }
+
     /// Whether keys ascend with their indices.
     #[must_use]
     pub fn is_ascending(self) -> bool {

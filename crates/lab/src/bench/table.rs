@@ -63,16 +63,8 @@ fn keys_in_words(args: &Args) -> String {
         return format!("{keys} keys of {} bytes", args.key_size());
     }
     let shape = args.key_shape.name();
-    let bytes = args.key_shape.key_bytes();
-    if bytes.start() == bytes.end() {
-        format!("{keys} keys ({shape}) of {} bytes", bytes.end())
-    } else {
-        format!(
-            "{keys} keys ({shape}) of {} to {} bytes",
-            bytes.start(),
-            bytes.end()
-        )
-    }
+    let bytes = args.key_shape.key_bytes_in_words();
+    format!("{keys} keys ({shape}) of {bytes} bytes")
 }
 
 impl Report {
