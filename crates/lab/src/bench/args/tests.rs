@@ -50,3 +50,14 @@ fn the_mean_length_of_keys_is_that_of_their_shape() {
     assert!((mean("words") - 16.5).abs() < 0.5);
     assert!((args("bench --key-size 24").key_bytes_mean() - 24.0).abs() < 1e-9);
 }
+
+#[test]
+fn keys_with_a_time_are_loaded_in_their_order() {
+    let is_in_order = |shape: &str| {
+        let args = args(&format!("bench --records --key-shape {shape}"));
+        let keys = args.keys_drawn();
+        (0..1000).is_sorted_by_key(|index| keys.key(index))
+    };
+    assert!(is_in_order("time"));
+    assert!(!is_in_order("prefix") && !is_in_order("random"));
+}
