@@ -690,11 +690,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         if !C::TIES || one[0] != other[0] {
             return Ok(one[0].cmp(&other[0]));
         }
-        let mut one_key = Vec::new();
-        let mut other_key = Vec::new();
-        C::copy_key(guard, one, &mut one_key)?;
-        C::copy_key(guard, other, &mut other_key)?;
-        Ok(one_key.cmp(&other_key))
+        C::compare_tied(guard, one, other)
     }
 }
 

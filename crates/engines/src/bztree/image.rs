@@ -312,6 +312,8 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 sorted = copies.len() - start;
             }
         }
+        let words = copies[start..].iter().map(|copied| copied.words);
+        Self::prefetch_compared(guard, words, sorted);
         let order = runs::sort(&mut copies[start..], sorted, |one, other| {
             Self::compare_entries(guard, one.words, other.words)
         })?;

@@ -51,6 +51,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
                 sorted = into.len();
             }
         }
+        Self::prefetch_compared(guard, into.iter().copied(), sorted);
         let compare =
             |one: &EntryWords, other: &EntryWords| Self::compare_entries(guard, *one, *other);
         let order = runs::sort(into, sorted, compare)?;
@@ -70,6 +71,26 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             into.truncate(kept);
         }
         Ok(())
+    }
+
+    /// Prefetches the records of entries that a sort compares by their keys, if all keys begin with
+    /// one word. The first `sorted` entries are in order.
+    pub(super) fn prefetch_compared(
+        guard: &Guard<'_, M>,
+        mut entries: impl ExactSizeIterator<Item = EntryWords> + Clone,
+        sorted: usize,
+    ) {
+        if !C::TIES || entries.len() == sorted {
+            return;
+        }
+        let records = entries.clone();
+        if let Some([first, _]) = entries.next()
+            && entries.all(|[word, _]| word == first)
+        {
+            records.clone().for_each(|words| C::prefetch(guard, words));
+            // Their keys are verified, with their values if the records are short.
+            records.for_each(|words| C::prefetch_rest(guard, words));
+        }
     }
 
     /// In a pool that verifies reads, refuses an order that rests on the key of a damaged record.

@@ -100,6 +100,12 @@ pub trait Codec: Send + Sync + 'static {
         key: Self::Key<'_>,
         entry: EntryWords,
     ) -> Result<Ordering>;
+    /// How the keys of two entries with the same first word compare.
+    fn compare_tied<M: Medium>(
+        guard: &Guard<'_, M>,
+        one: EntryWords,
+        other: EntryWords,
+    ) -> Result<Ordering>;
     /// Whether an entry whose first word is the key's is that of `key`. In a pool that verifies
     /// reads, a record with another key must pass its check, and `fits` must say that the entry is
     /// one of that key. `fits` gets the entry that the key in the record should have.
@@ -216,6 +222,15 @@ impl Codec for WordCodec {
         _guard: &Guard<'_, M>,
         _key: u64,
         _entry: EntryWords,
+    ) -> Result<Ordering> {
+        Ok(Ordering::Equal)
+    }
+
+    #[inline(always)]
+    fn compare_tied<M: Medium>(
+        _guard: &Guard<'_, M>,
+        _one: EntryWords,
+        _other: EntryWords,
     ) -> Result<Ordering> {
         Ok(Ordering::Equal)
     }
@@ -408,6 +423,16 @@ impl Codec for RecordCodec {
         entry: EntryWords,
     ) -> Result<Ordering> {
         Record::at(guard, entry[1] & OFFSET_MASK)?.compare(guard, key)
+    }
+
+    fn compare_tied<M: Medium>(
+        guard: &Guard<'_, M>,
+        one: EntryWords,
+        other: EntryWords,
+    ) -> Result<Ordering> {
+        let one = Record::at(guard, one[1] & OFFSET_MASK)?;
+        let other = Record::at(guard, other[1] & OFFSET_MASK)?;
+        one.compare_keys(guard, &other)
     }
 
     #[inline(always)]

@@ -205,6 +205,21 @@ impl Record {
         Ok(key.len().cmp(&self.key_length()))
     }
 
+    /// How this record's key compares with another one's. Nothing is copied.
+    pub fn compare_keys<M: Medium>(&self, guard: &Guard<'_, M>, other: &Self) -> Result<Ordering> {
+        let mine = self.key_words(guard)?;
+        let theirs = other.key_words(guard)?;
+        for (mine, theirs) in mine.iter().zip(theirs) {
+            let mine = prefix_word(&mine.load(guard).to_le_bytes());
+            let theirs = prefix_word(&theirs.load(guard).to_le_bytes());
+            if mine != theirs {
+                return Ok(mine.cmp(&theirs));
+            }
+        }
+        // The padding of the shorter key is zero.
+        Ok(self.key_length().cmp(&other.key_length()))
+    }
+
     /// The length of the key, in bytes.
     #[inline(always)]
     pub fn key_length(&self) -> usize {

@@ -188,40 +188,52 @@ impl ScanBatch {
     }
 
     /// How many of some entries, in the order of the scan, lie before the range although their first
-    /// words tie with its end: they need not be copied. 0 if a record cannot be read: then the scan
-    /// comes to it, and returns the error at its place. O(log n).
+    /// words tie with its end: they need not be copied. `None` if a record on which that depends
+    /// cannot be read. O(log n).
     fn count_before<M: Medium, C: Codec>(
         &self,
         guard: &Guard<'_, M>,
         entries: &[EntryWords],
-    ) -> usize {
-        let mut low = 0;
-        let mut high = entries.len();
+    ) -> Option<usize> {
         let mut key = Vec::new();
+        let mut is_before = |words: EntryWords| -> Option<bool> {
+            if let Some(side) = self.side_of(words[0]) {
+                return Some(side.is_lt());
+            }
+            key.clear();
+            C::expect_key(guard, words).ok()?;
+            C::copy_key(guard, words, &mut key).ok()?;
+            Some(self.side_of_key(&key).is_lt())
+        };
+        // A range that comes from another leaf mostly begins with the first entry.
+        match entries.first() {
+            Some(first) if is_before(*first)? => {}
+            _ => return Some(0),
+        }
+        Self::prefetch_searched::<M, C>(guard, entries);
+        let mut low = 1;
+        let mut high = entries.len();
         while low < high {
             let middle = usize::midpoint(low, high);
-            let words = entries[middle];
-            let is_before = match self.side_of(words[0]) {
-                Some(side) => side.is_lt(),
-                None => {
-                    key.clear();
-                    let read = C::expect_key(guard, words);
-                    if read
-                        .and_then(|()| C::copy_key(guard, words, &mut key))
-                        .is_err()
-                    {
-                        return 0;
-                    }
-                    self.side_of_key(&key).is_lt()
-                }
-            };
-            if is_before {
+            if is_before(entries[middle])? {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        low
+        Some(low)
+    }
+
+    /// Prefetches the records that the first three steps of a binary search may read, so that the
+    /// search does not wait for one after the other.
+    fn prefetch_searched<M: Medium, C: Codec>(guard: &Guard<'_, M>, entries: &[EntryWords]) {
+        const PARTS: usize = 8;
+        if entries.len() < PARTS {
+            return;
+        }
+        for part in 1..PARTS {
+            C::prefetch(guard, entries[entries.len() * part / PARTS]);
+        }
     }
 
     /// Notes that the entries of the batch are durable at `lsn`.
@@ -710,7 +722,9 @@ impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
         }
         let is_before = |words: &EntryWords| batch.side_of(words[0]) == Some(Ordering::Less);
         let first = leaf.entries.partition_point(is_before);
-        Ok(first + batch.count_before::<M, C>(guard, &leaf.entries[first..]))
+        let tied = batch.count_before::<M, C>(guard, &leaf.entries[first..]);
+        // If a record cannot be read, the scan comes to it, and returns the error at its place.
+        Ok(first + tied.unwrap_or(0))
     }
 }
 
@@ -754,3 +768,6 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         Ok(())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;
