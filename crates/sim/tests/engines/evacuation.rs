@@ -80,7 +80,7 @@ fn moves_between_all_changes() {
 #[test]
 fn a_mover_beside_other_threads() {
     let search = Search::Exhaustive { preemptions_max: 1 };
-    let share = if common::is_thorough() { 1 } else { stride(9) };
+    let share = if common::is_thorough() { 1 } else { stride(18) };
     for engine in ENGINES {
         let engine = common::small(engine, Record);
         for scope in scopes(engine.leaf_entries()) {

@@ -392,13 +392,14 @@ fn long() -> Vec<Script> {
 
 #[test]
 fn views_beside_bulk_loads() {
-    for kinds in [
-        [TreeKind::Engine(Engine::RNTREE), TreeKind::PlainWords],
-        [
+    let mut pairs = vec![[TreeKind::Engine(Engine::RNTREE), TreeKind::PlainWords]];
+    if common::is_thorough() {
+        pairs.push([
             TreeKind::Engine(Engine::WBTREE),
             TreeKind::Words(Engine::RNTREE),
-        ],
-    ] {
+        ]);
+    }
+    for kinds in pairs {
         for script in loads() {
             explore(&kinds, &script, None).unwrap_or_else(|failure| panic!("{failure}"));
         }
