@@ -74,7 +74,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
     }
 
     /// Prefetches the records of entries that a sort compares by their keys, if all keys begin with
-    /// one word. The first `sorted` entries are in order.
+    /// the same word. The first `sorted` entries are in order.
     pub(super) fn prefetch_compared(
         guard: &Guard<'_, M>,
         mut entries: impl ExactSizeIterator<Item = EntryWords> + Clone,

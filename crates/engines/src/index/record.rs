@@ -207,13 +207,13 @@ impl Record {
 
     /// How this record's key compares with another one's. Nothing is copied.
     pub fn compare_keys<M: Medium>(&self, guard: &Guard<'_, M>, other: &Self) -> Result<Ordering> {
-        let mine = self.key_words(guard)?;
-        let theirs = other.key_words(guard)?;
-        for (mine, theirs) in mine.iter().zip(theirs) {
-            let mine = prefix_word(&mine.load(guard).to_le_bytes());
-            let theirs = prefix_word(&theirs.load(guard).to_le_bytes());
-            if mine != theirs {
-                return Ok(mine.cmp(&theirs));
+        let own_words = self.key_words(guard)?;
+        let other_words = other.key_words(guard)?;
+        for (own_word, other_word) in own_words.iter().zip(other_words) {
+            let own_prefix = prefix_word(&own_word.load(guard).to_le_bytes());
+            let other_prefix = prefix_word(&other_word.load(guard).to_le_bytes());
+            if own_prefix != other_prefix {
+                return Ok(own_prefix.cmp(&other_prefix));
             }
         }
         // The padding of the shorter key is zero.

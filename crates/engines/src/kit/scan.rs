@@ -27,6 +27,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Records that are prefetched together.
 const RECORDS_TOGETHER: usize = 8;
 
+/// Steps of a binary search whose records are prefetched before it begins: seven records.
+const SEARCH_STEPS_AHEAD: u32 = 3;
+
 /// Stands for the lengths of an entry that cannot be read.
 const DAMAGED: (usize, usize) = (usize::MAX, usize::MAX);
 
@@ -188,7 +191,7 @@ impl ScanBatch {
     }
 
     /// How many of some entries, in the order of the scan, lie before the range although their first
-    /// words tie with its end: they need not be copied. `None` if a record on which that depends
+    /// words tie with that of its start: they need not be copied. `None` if a record on which that depends
     /// cannot be read. O(log n).
     fn count_before<M: Medium, C: Codec>(
         &self,
@@ -206,34 +209,38 @@ impl ScanBatch {
             Some(self.side_of_key(&key).is_lt())
         };
         // A range that comes from another leaf mostly begins with the first entry.
-        match entries.first() {
-            Some(first) if is_before(*first)? => {}
+        let rest = match entries.split_first() {
+            Some((first, rest)) if is_before(*first)? => rest,
             _ => return Some(0),
-        }
-        Self::prefetch_searched::<M, C>(guard, entries);
-        let mut low = 1;
-        let mut high = entries.len();
+        };
+        Self::prefetch_searched::<M, C>(guard, rest, SEARCH_STEPS_AHEAD);
+        let mut low = 0;
+        let mut high = rest.len();
         while low < high {
             let middle = usize::midpoint(low, high);
-            if is_before(entries[middle])? {
+            if is_before(rest[middle])? {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        Some(low)
+        Some(1 + low)
     }
 
-    /// Prefetches the records that the first three steps of a binary search may read, so that the
+    /// Prefetches the records that the first `steps` steps of a binary search may read, so that the
     /// search does not wait for one after the other.
-    fn prefetch_searched<M: Medium, C: Codec>(guard: &Guard<'_, M>, entries: &[EntryWords]) {
-        const PARTS: usize = 8;
-        if entries.len() < PARTS {
+    fn prefetch_searched<M: Medium, C: Codec>(
+        guard: &Guard<'_, M>,
+        entries: &[EntryWords],
+        steps: u32,
+    ) {
+        if steps == 0 || entries.is_empty() {
             return;
         }
-        for part in 1..PARTS {
-            C::prefetch(guard, entries[entries.len() * part / PARTS]);
-        }
+        let middle = entries.len() / 2;
+        C::prefetch(guard, entries[middle]);
+        Self::prefetch_searched::<M, C>(guard, &entries[..middle], steps - 1);
+        Self::prefetch_searched::<M, C>(guard, &entries[middle + 1..], steps - 1);
     }
 
     /// Notes that the entries of the batch are durable at `lsn`.

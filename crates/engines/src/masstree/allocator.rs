@@ -39,7 +39,7 @@ use super::layout::{
     Anchor, CLASSES, OFFSET_MASK, Queue, ShardArea, border_bytes, checked, shard_area, unchecked,
 };
 use super::shard::{Limit, Own, Parked, Work};
-use crate::kit::epochs::TreeEpochs;
+use crate::kit::epochs::{IDLE_EPOCHS_MAX, TreeEpochs};
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes at the head of a run: its class, the run before it, the anchor of its tree, and the
@@ -51,7 +51,7 @@ const SLAB_LEAD_BYTES: u64 = 64;
 const RUN_BYTES: u64 = SLAB_BYTES - SLAB_LEAD_BYTES;
 /// Epochs after which all links are rewritten: a quarter of the epochs that 32 bits distinguish. So
 /// one rewriting may be left out, because its epoch fails, or is the first one after an open.
-const RENEWAL_EPOCHS: u64 = 1 << 30;
+const RENEWAL_EPOCHS: u64 = IDLE_EPOCHS_MAX;
 
 /// How often a shard tries again while those that have free objects are locked for short
 /// operations.

@@ -476,7 +476,7 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     }
 
     fn running(&self) -> u64 {
-        self.core.epochs.running()
+        self.core.epochs.running_for_all()
     }
 
     fn is_durable(&self, epoch: u64) -> bool {
@@ -495,7 +495,7 @@ impl<M: Medium, C: Codec> Epochs for MassTree<M, C> {
     fn epoch_stat(&self) -> EpochStat {
         let figures = &self.core.epochs.figures;
         EpochStat {
-            running: self.core.epochs.running(),
+            running: self.core.epochs.running_for_all(),
             epochs: figures.epochs.load(Ordering::Relaxed),
             nodes_logged: self.core.log.nodes.load(Ordering::Relaxed),
             in_line_logs: self.core.in_line_logs.load(Ordering::Relaxed),

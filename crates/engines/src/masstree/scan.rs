@@ -40,15 +40,16 @@ const READS_OF_A_NODE: u64 = 8;
 #[derive(Clone, Copy)]
 pub(super) struct NodesRead {
     count: u64,
-    /// The epoch in which the scan began. In later epochs nodes may lie where others were before.
-    first_epoch: u64,
+    /// How many epochs of the tree had begun before the scan. In later epochs nodes may lie where
+    /// others were before.
+    epochs_before: u64,
 }
 
 impl NodesRead {
     fn add<M: Medium>(&mut self, view: &TreeAccess<'_, M>, node: u64) -> Walk<()> {
         self.count += 1;
         let places = view.guard.medium().extent().length() / size_of::<Border>() as u64;
-        let epochs = view.epoch.saturating_sub(self.first_epoch) + 1;
+        let epochs = view.core.epochs.begun() - self.epochs_before + 1;
         if self.count / READS_OF_A_NODE > places.saturating_mul(epochs) {
             return Err(Error::corrupt(
                 node,
@@ -497,7 +498,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn nothing_read(&self) -> NodesRead {
         NodesRead {
             count: 0,
-            first_epoch: self.epochs.running(),
+            epochs_before: self.epochs.begun(),
         }
     }
 

@@ -100,3 +100,29 @@ fn zeros_are_no_record() {
     let offset = guard.allocate(64).unwrap();
     assert!(read(&guard, offset).is_err());
 }
+
+#[test]
+fn keys_of_records_compare_as_their_bytes() {
+    let pool = pool();
+    let guard = pool.pin();
+    let keys: [&[u8]; 11] = [
+        b"",
+        b"\0",
+        b"a",
+        b"a\0",
+        b"a\0\0\0\0\0\0\0",
+        b"a\0\0\0\0\0\0\0\0",
+        b"all of it",
+        b"all of it\0",
+        b"all of it is longer than a word",
+        b"b",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+    ];
+    let record = |key: &[u8]| Record::at(&guard, write(&guard, key, b"value").unwrap()).unwrap();
+    for one in keys {
+        for other in keys {
+            let compared = record(one).compare_keys(&guard, &record(other)).unwrap();
+            assert_eq!(compared, one.cmp(other), "{one:?} and {other:?}");
+        }
+    }
+}

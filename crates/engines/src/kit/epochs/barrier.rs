@@ -105,8 +105,8 @@ impl<S> Barrier<S> {
         self.is_idle.store(true, Ordering::Relaxed);
     }
 
-    /// Makes the tree busy, in this epoch. The caller holds all shards, and this epoch does not end
-    /// before the next end of an epoch knows the tree.
+    /// Makes the tree busy, in this epoch. The caller holds all shards. It notes the tree as a busy one
+    /// before this epoch can end.
     pub(crate) fn wake(&self, epoch: u64) {
         self.begin(epoch);
         self.is_idle.store(false, Ordering::Relaxed);

@@ -11,7 +11,7 @@
 //! 1. A new phase begins. The lines of the previous phase are flushed and fenced while writers go
 //!    on.
 //! 2. Step 1 is repeated while the list shrinks quickly and is longer than a few hundred ranges.
-//! 3. All shards of all trees are locked. The lines of the last phase are flushed and fenced.
+//! 3. All shards of all trees that are not idle are locked. The lines of the last phase are flushed and fenced.
 //! 4. The number of the next epoch is published and fenced. The shards are unlocked.
 //!
 //! So the pause lasts as long as the longest operation, the flush of the lines that changed during
@@ -39,6 +39,7 @@ mod of_pool;
 pub(crate) mod ticker;
 mod words;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -50,7 +51,9 @@ use pool::{Guard, Pool};
 use crate::Result;
 use barrier::{Barrier, Pass};
 use of_pool::FAILED_SWEPT_AT;
-pub(crate) use of_pool::{Joined, Member, PoolEpochs, has_left, is_complete, lost_copies};
+pub(crate) use of_pool::{
+    IDLE_EPOCHS_MAX, Joined, Member, PoolEpochs, has_left, is_complete, lost_copies,
+};
 
 /// The state that a thread needs to write: the list of changed lines, and the state of the parts of
 /// a tree. It lies in cache lines of its own.
@@ -169,6 +172,8 @@ pub(crate) struct Shards {
 /// The state of a tree's epochs. `S` is the state that its parts keep in each shard.
 pub(crate) struct TreeEpochs<M: Medium, S> {
     pool: Pool<M>,
+    /// The running epoch of the pool; 0 for a tree that does not share the pool's epochs.
+    running_in_pool: Arc<AtomicU64>,
     /// Whether the end of an epoch makes its changes durable.
     are_durable: bool,
     pub(crate) barrier: Barrier<Shard<S>>,
@@ -189,7 +194,7 @@ pub(crate) struct TreeEpochs<M: Medium, S> {
     pub(crate) figures: EpochCounters,
 }
 
-impl<M: Medium, S: Default> TreeEpochs<M, S> {
+impl<M: Medium, S: Default + Send + 'static> TreeEpochs<M, S> {
     /// Epochs that begin with `first`, for a tree in which writes of `failed` epochs may be left.
     pub(crate) fn new(pool: &Pool<M>, shards: &Shards, first: u64, failed: Vec<u64>) -> Self {
         let shard = |index| Shard {
@@ -197,8 +202,14 @@ impl<M: Medium, S: Default> TreeEpochs<M, S> {
             listed: Vec::new(),
             own: S::default(),
         };
+        let running_in_pool = if shards.are_durable {
+            PoolEpochs::<M, S>::of(pool).running_number()
+        } else {
+            Arc::default()
+        };
         Self {
             pool: pool.clone(),
+            running_in_pool,
             are_durable: shards.are_durable,
             barrier: Barrier::new(first, (0..shards.count).map(shard), shards.worked_with),
             touched: Mutex::new(Vec::new()),
@@ -285,15 +296,29 @@ impl<M: Medium, S> TreeEpochs<M, S> {
     /// to lock all shards or change the epoch (a store).
     #[inline(always)]
     fn reach(&self, kind: AccessKind) {
+        Self::reach_any(kind);
+    }
+
+    /// The same, for any trees of the pool: to a scheduler their epochs are one place.
+    #[inline(always)]
+    fn reach_any(kind: AccessKind) {
         if is_scheduled::<M>() {
             reach(Access::something::<Self>(kind));
         }
     }
 
-    /// The running epoch.
+    /// The epoch of the tree: the running one, or an earlier one if the tree is idle. Nothing changed
+    /// in the tree since that epoch began.
     #[inline(always)]
     pub(crate) fn running(&self) -> u64 {
         self.barrier(AccessKind::Load).running()
+    }
+
+    /// The epoch that runs in the whole pool, also if the tree is idle.
+    pub(crate) fn running_for_all(&self) -> u64 {
+        // ORDER: pairs with the release at the end of an epoch.
+        let in_pool = self.running_in_pool.load(Ordering::Acquire);
+        self.running().max(in_pool)
     }
 
     /// The barrier, for a thread that is about to lock shards, or to read the epoch: see
@@ -415,8 +440,19 @@ impl<M: Medium, S> TreeEpochs<M, S> {
         self.figures.epochs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the next epochs can end without the tree. `listed` is what was listed in the last one
-    /// when that ended. All shards are locked.
+    /// Makes the tree busy, in this epoch: see [`Barrier::wake`].
+    fn begin_again(&self, epoch: u64) {
+        self.barrier.wake(epoch);
+        self.figures.epochs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many epochs have begun in the tree.
+    pub(crate) fn begun(&self) -> u64 {
+        self.figures.epochs.load(Ordering::Relaxed)
+    }
+
+    /// Whether the next epochs can end without the tree. `listed` are the lines that the tree had
+    /// listed when the last epoch ended. All shards are locked.
     fn can_rest(&self, listed: &[Vec<u64>]) -> bool {
         listed.iter().all(Vec::is_empty) && self.touched.lock().is_empty() && !self.any_failed()
     }

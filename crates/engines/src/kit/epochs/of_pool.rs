@@ -21,6 +21,9 @@ use crate::{ErrorKind, Result};
 
 /// Failed epochs from which on an open sweeps at once.
 pub(super) const FAILED_SWEPT_AT: usize = FAILED_MAX - 4;
+/// No tree stays idle when the number of an epoch comes to a multiple of this. So what a tree renews
+/// at such numbers ([`Member::at_begin`]) is renewed in time.
+pub(crate) const IDLE_EPOCHS_MAX: u64 = 1 << 30;
 /// The time between two steps of a sweep, for other threads to work.
 const SWEEP_PAUSE: Duration = Duration::from_micros(50);
 
@@ -47,7 +50,7 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
     /// Trees that may have writes of failed epochs.
     unswept: Mutex<Vec<Weak<dyn Member<M, S>>>>,
     /// The running epoch, for readers that take no lock.
-    running: AtomicU64,
+    running: Arc<AtomicU64>,
     /// Held by a thread that ends an epoch and waits until that is durable: one end serves all threads
     /// that arrive meanwhile. It is taken before the lock of the state.
     turn: Mutex<()>,
@@ -59,7 +62,7 @@ pub(crate) struct PoolEpochs<M: Medium, S> {
     last_ended: LastEnded,
     /// A batch could not be finished, so no epoch ends any more.
     is_given_up: AtomicBool,
-    /// Whether the last end of an epoch has failed, which all trees were told.
+    /// Whether an end of an epoch has failed since all trees were last told that one is durable.
     is_failing: AtomicBool,
     /// Ends epochs. Begun by the first tree that asks for it.
     ticker: Mutex<Option<Ticker>>,
@@ -95,7 +98,7 @@ impl<M: Medium, S> Default for PoolEpochs<M, S> {
             busy: Mutex::default(),
             members: Mutex::default(),
             unswept: Mutex::default(),
-            running: AtomicU64::default(),
+            running: Arc::default(),
             turn: Mutex::default(),
             state: Mutex::new(state),
             batches: SharedLock::default(),
@@ -257,16 +260,17 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     pub(super) fn wake(&self, epochs: &TreeEpochs<M, S>) {
         epochs.reach(AccessKind::Store);
         let mut busy = self.busy.lock();
-        let shards = epochs.barrier.stop();
+        // Only a thread that holds this lock changes whether a tree is idle.
         if !epochs.barrier.is_idle() {
             return;
         }
+        let shards = epochs.barrier.stop();
         let members = self.members.lock();
         let member = members.get(&key_of(epochs)).cloned();
         drop(members);
         let last = epochs.barrier.running();
         let running = self.running();
-        epochs.barrier.wake(running);
+        epochs.begin_again(running);
         // The epochs of a tree that has left do not end any more.
         let Some(member) = member else {
             return;
@@ -277,6 +281,11 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
         busy.push(member);
         drop(shards);
+    }
+
+    /// The number of the running epoch, which changes with it.
+    pub(super) fn running_number(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.running)
     }
 
     /// The running epoch: at least the one in which the caller has last written to any of the trees.
@@ -561,7 +570,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     /// Notes in the trees that an epoch is durable. Idle ones need not know
     /// ([`PoolEpochs::is_durable`]).
     fn note_durable(&self, ended: EndedEpoch) {
-        if self.is_failing.swap(false, Ordering::Relaxed) {
+        // ORDER: pairs with the release in `note_failed`: the trees were told of the failure before.
+        if self.is_failing.swap(false, Ordering::Acquire) {
             self.for_each_tree(|tree| tree.epochs().note_durable(ended.next));
             return;
         }
@@ -572,8 +582,10 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
 
     /// Notes in all trees that an epoch could not be ended.
     fn note_failed(&self) {
-        self.is_failing.store(true, Ordering::Relaxed);
         self.for_each_tree(|tree| tree.epochs().note_failed());
+        // The trees are told first. Otherwise another thread could take the flag back in between, and
+        // idle trees would count as failing for ever.
+        self.is_failing.store(true, Ordering::Release);
     }
 
     fn for_each_tree(&self, note: impl Fn(&dyn Member<M, S>)) {
@@ -604,15 +616,18 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         // After an error the flushed lines are in no list any more. This flag makes the next
         // attempt end the epoch nevertheless.
         let was_owed = std::mem::replace(&mut state.is_owed, true);
+        let last = state.written.running;
+        let next = wanted.unwrap_or(0).max(last + 1);
+        if last / IDLE_EPOCHS_MAX != next / IDLE_EPOCHS_MAX {
+            self.for_each_tree(|tree| self.wake(tree.epochs()));
+        }
         let mut has_flushed = false;
         let trees = self.busy_trees();
         for tree in &trees {
             has_flushed |= tree.epochs().flush_beside_others(&guard)?;
         }
         // Batches end first, while other writers go on.
-        for tree in &trees {
-            tree.epochs().reach(AccessKind::Store);
-        }
+        TreeEpochs::<M, S>::reach_any(AccessKind::Store);
         drop(trees);
         let _no_batch = self.batches.lock();
         self.expect_whole(state)?;
@@ -645,10 +660,9 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         }
         guard.fence();
         flushed?;
-        let next = wanted.unwrap_or(0).max(state.written.running + 1);
         words::write_running(&guard, next)?;
         state.ended = guard.fence();
-        let last = std::mem::replace(&mut state.written.running, next);
+        state.written.running = next;
         state.is_owed = false;
         self.last_ended.note(next - 1, state.ended);
         // ORDER: pairs with the acquire in `running`. A thread that works in the next epoch has seen a
@@ -670,8 +684,8 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
     }
 }
 
-/// Makes those of the stopped trees idle in whose last epoch nothing was `listed` in the end, and keeps
-/// the others as the busy ones. The caller holds all shards of the trees.
+/// Makes trees idle, and keeps the others as the busy ones. `listed` are the lines that each tree had
+/// listed when the epoch ended. The caller holds all shards of the trees.
 fn rest<M: Medium, S>(
     busy: &mut BusyTrees<M, S>,
     trees: &[Arc<dyn Member<M, S>>],
