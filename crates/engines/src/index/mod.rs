@@ -299,7 +299,7 @@ impl Default for EpochLength {
 pub struct EpochStat {
     /// The running epoch.
     pub running: u64,
-    /// Epochs that ended.
+    /// Epochs that ended with this tree: they end without trees that nobody writes to.
     pub epochs: u64,
     /// Nodes written to the external log.
     pub nodes_logged: u64,

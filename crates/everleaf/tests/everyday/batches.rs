@@ -347,6 +347,39 @@ fn a_transient_tree_takes_no_other_tree_out_of_its_epoch() -> Result<()> {
     Ok(())
 }
 
+/// Epochs end without a tree that nobody writes to, whose own number stays behind. A transaction that
+/// read such a tree after another one could commit although a crash would take back its first read.
+#[test]
+fn a_transaction_that_reads_an_idle_tree_last_rests_on_the_running_epoch() -> Result<()> {
+    let folder = tempdir().unwrap();
+    let store = Options::new()
+        .manual_epochs()
+        .open(folder.path().join("a.pool"))?;
+    let kind = TreeOptions {
+        engine: Engine::MASSTREE,
+        ..TreeOptions::RECORDS
+    };
+    let idle = store.tree_with("idle", kind)?;
+    let busy = tree_of(&store, Engine::MASSTREE)?;
+    let immediate = tree_of(&store, Engine::RNTREE)?;
+    idle.put("key", "1")?;
+    store.sync()?;
+    for value in ["1", "2", "3"] {
+        busy.put("key", value)?;
+        store.sync()?;
+    }
+    busy.put("key", "4")?;
+
+    let before = epochs(&store)?;
+    let mut transaction = store.begin()?;
+    assert!(transaction.get(&busy, "key")?.is_some());
+    assert!(transaction.get(&idle, "key")?.is_some());
+    transaction.put(&immediate, "key", "4")?;
+    transaction.commit()?;
+    assert_eq!(epochs(&store)?, before + 1);
+    Ok(())
+}
+
 /// All writes of a batch are immediate, and its condition has read a tree that is durable by epochs.
 /// The batch once survived a crash that took back what it had read.
 #[test]

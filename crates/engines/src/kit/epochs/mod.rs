@@ -146,7 +146,10 @@ fn flush_lines<M: Medium>(guard: &Guard<'_, M>, listed: u64) -> Result<u64> {
 /// The counters.
 #[derive(Default)]
 pub(crate) struct EpochCounters {
+    /// Epochs in whose ends the tree took part.
     pub(crate) epochs: AtomicU64,
+    /// How often the tree became busy again.
+    wakes: AtomicU64,
     pub(crate) lines_flushed: AtomicU64,
     pub(crate) pause_ns: AtomicU64,
     pub(crate) pause_ns_max: AtomicU64,
@@ -443,12 +446,13 @@ impl<M: Medium, S> TreeEpochs<M, S> {
     /// Makes the tree busy, in this epoch: see [`Barrier::wake`].
     fn begin_again(&self, epoch: u64) {
         self.barrier.wake(epoch);
-        self.figures.epochs.fetch_add(1, Ordering::Relaxed);
+        self.figures.wakes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many epochs have begun in the tree.
+    /// How many epochs have begun in the tree, those in which it woke up included.
     pub(crate) fn begun(&self) -> u64 {
-        self.figures.epochs.load(Ordering::Relaxed)
+        let ended = self.figures.epochs.load(Ordering::Relaxed);
+        ended + self.figures.wakes.load(Ordering::Relaxed)
     }
 
     /// Whether the next epochs can end without the tree. `listed` are the lines that the tree had
