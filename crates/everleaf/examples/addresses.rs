@@ -1,7 +1,7 @@
 //! The cost of many stores, or many trees, in one process: address space, memory, mappings, and the
 //! time to open them. Linux only. Run with
 //! `cargo run --release -p everleaf --example addresses -- stores 1000`, or `files 200`, or
-//! `trees rntree 50 200` for 50 stores in memory with 200 trees each.
+//! `trees rntree 1 10000` for one store in memory with 10,000 trees.
 
 use std::time::Instant;
 
