@@ -275,7 +275,10 @@ impl<M: Medium, S: Send + 'static> PoolEpochs<M, S> {
         let Some(member) = member else {
             return;
         };
-        if let Some(tree) = member.upgrade().filter(|_| !epochs.are_over()) {
+        // The memory of a tree that is over may be in use for something else.
+        if !epochs.are_over()
+            && let Some(tree) = member.upgrade()
+        {
             // An error here is one of damage, which the next operation on the links finds, too.
             drop(tree.at_begin(&epochs.pool.peek(), last, running));
         }
