@@ -272,11 +272,13 @@ fn an_insert_into_leaves_that_are_being_merged() {
 }
 
 #[test]
+#[ignore = "thorough: 8 s"]
 fn two_merges() {
     race("two merges", &small_leaves(), &[Remove(10), Remove(50)]);
 }
 
 #[test]
+#[ignore = "thorough: 8 s"]
 fn a_remove_from_a_leaf_that_is_being_consolidated() {
     // The leaf is full of removed entries, so the insert consolidates it.
     let mut setup = full();

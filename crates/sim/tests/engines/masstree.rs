@@ -214,6 +214,7 @@ fn a_script_of_compactions_and_crashes_in_recovery() {
 }
 
 #[test]
+#[ignore = "thorough: 12 s"]
 fn loads_and_drops() {
     let options = options(Images::Some { random: 0 }, SecondCrash::InRecovery);
     common::explore_loads_and_drops(Engine::MASSTREE, &options);
@@ -496,6 +497,7 @@ fn long_runs_at_full_width() {
 
 /// Free space that moves from one shard to another, at every crash.
 #[test]
+#[ignore = "thorough: 9 s"]
 fn shares_that_take_over_what_others_have_free() {
     let source = include_str!("../../../engines/src/masstree/allocator.rs");
     let line_of =
@@ -589,6 +591,7 @@ fn small_scopes_exhausted() {
 /// From seed trees with layers below layers. Longer sequences with a second crash are for `everleaf
 /// crash --codec layers`, or for the setting: those of two take a minute.
 #[test]
+#[ignore = "thorough: 9 s"]
 fn small_scopes_of_layers_exhausted() {
     let engine = common::small(Engine::MASSTREE, Layers);
     let length = setting("EVERLEAF_LENGTH", 1) as usize;
