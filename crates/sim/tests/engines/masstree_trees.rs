@@ -147,6 +147,40 @@ fn options(rules: Rules, second_crash: SecondCrash) -> ExplorationOptions {
     ExplorationOptions { rules, ..options }
 }
 
+/// Crashes at each point of a script, and in each recovery.
+fn explore(name: &str, script: &[Operation]) {
+    for rules in [Rules::Lines, Rules::Log] {
+        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::InRecovery)).unwrap();
+        explorer
+            .explore(script)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{name}, {rules:?}: {}", explorer.stats());
+        assert_eq!(explorer.stats().cut_short, 0);
+    }
+}
+
+/// A thread that writes to one tree and then to the other, beside one that ends epochs, after `setup`.
+fn explore_beside(name: &str, setup: &[Operation]) {
+    let writes = vec![
+        Write(0, 1, Some(2)),
+        Write(1, 1, Some(3)),
+        Write(0, 2, Some(4)),
+    ];
+    for rules in [Rules::Lines, Rules::Log] {
+        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::Never)).unwrap();
+        explorer.set_up(setup).unwrap();
+        let scheduling = Scheduling {
+            search: Search::Exhaustive { preemptions_max: 2 },
+            ..Scheduling::default()
+        };
+        let program = Program::of(vec![writes.clone(), vec![Sync(0), Sync(1)]]);
+        explorer
+            .explore_threads(&program, &scheduling)
+            .unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{name}, {rules:?}: {}", explorer.stats());
+    }
+}
+
 /// Splits, in-line logs and the external log of both trees, in epochs that either tree ends.
 #[test]
 fn one_thread() {
@@ -172,39 +206,14 @@ fn one_thread() {
         ])
         .chain([Sync(1), Write(0, 5, None), Write(1, 1, None)])
         .collect();
-    for rules in [Rules::Lines, Rules::Log] {
-        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::InRecovery)).unwrap();
-        explorer
-            .explore(&script)
-            .unwrap_or_else(|failure| panic!("{failure}"));
-        println!("trees, {rules:?}: {}", explorer.stats());
-        assert_eq!(explorer.stats().cut_short, 0);
-    }
+    explore("trees", &script);
 }
 
 /// A thread that writes to one tree and then to the other, beside one that ends epochs.
 #[test]
 fn beside_a_thread_that_ends_epochs() {
-    let writes = vec![
-        Write(0, 1, Some(2)),
-        Write(1, 1, Some(3)),
-        Write(0, 2, Some(4)),
-    ];
-    for rules in [Rules::Lines, Rules::Log] {
-        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::Never)).unwrap();
-        explorer
-            .set_up(&[Write(0, 1, Some(1)), Write(1, 1, Some(1)), Sync(0)])
-            .unwrap();
-        let scheduling = Scheduling {
-            search: Search::Exhaustive { preemptions_max: 2 },
-            ..Scheduling::default()
-        };
-        let program = Program::of(vec![writes.clone(), vec![Sync(0), Sync(1)]]);
-        explorer
-            .explore_threads(&program, &scheduling)
-            .unwrap_or_else(|failure| panic!("{failure}"));
-        println!("trees beside others, {rules:?}: {}", explorer.stats());
-    }
+    let setup = [Write(0, 1, Some(1)), Write(1, 1, Some(1)), Sync(0)];
+    explore_beside("trees beside others", &setup);
 }
 
 /// Writes both trees, and ends epochs until neither takes part in their ends any more.
@@ -230,35 +239,11 @@ fn an_idle_tree_that_is_written_to() {
         .chain([Write(1, 2, Some(6)), Write(1, 1, None), Sync(0)])
         .chain([Write(0, 1, None), Write(1, 3, Some(7))])
         .collect();
-    for rules in [Rules::Lines, Rules::Log] {
-        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::InRecovery)).unwrap();
-        explorer
-            .explore(&script)
-            .unwrap_or_else(|failure| panic!("{failure}"));
-        println!("an idle tree, {rules:?}: {}", explorer.stats());
-        assert_eq!(explorer.stats().cut_short, 0);
-    }
+    explore("an idle tree", &script);
 }
 
 /// A thread that wakes one tree and then the other, beside one that ends epochs.
 #[test]
 fn idle_trees_that_are_written_to_beside_a_thread_that_ends_epochs() {
-    let writes = vec![
-        Write(0, 1, Some(2)),
-        Write(1, 1, Some(3)),
-        Write(0, 2, Some(4)),
-    ];
-    for rules in [Rules::Lines, Rules::Log] {
-        let mut explorer = Explorer::new(Trees, options(rules, SecondCrash::Never)).unwrap();
-        explorer.set_up(&both_idle()).unwrap();
-        let scheduling = Scheduling {
-            search: Search::Exhaustive { preemptions_max: 2 },
-            ..Scheduling::default()
-        };
-        let program = Program::of(vec![writes.clone(), vec![Sync(0), Sync(1)]]);
-        explorer
-            .explore_threads(&program, &scheduling)
-            .unwrap_or_else(|failure| panic!("{failure}"));
-        println!("idle trees beside others, {rules:?}: {}", explorer.stats());
-    }
+    explore_beside("idle trees beside others", &both_idle());
 }
