@@ -41,6 +41,8 @@ pub trait Codec: Send + Sync + 'static {
     fn is_rounded(bytes: &[u8]) -> bool;
     /// The key's first word.
     fn word(key: Self::Key<'_>) -> u64;
+    /// The bytes of the key, if first words can tie between different keys; otherwise none.
+    fn tie_bytes(key: Self::Key<'_>) -> &[u8];
     /// 16 bits that spread over keys; the low 8 are the fingerprint.
     fn hash(key: Self::Key<'_>) -> u16;
     /// The hash of a stored entry's key, from the entry alone.
@@ -195,6 +197,11 @@ impl Codec for WordCodec {
     #[inline(always)]
     fn word(key: u64) -> u64 {
         key
+    }
+
+    #[inline(always)]
+    fn tie_bytes(_key: Self::Key<'_>) -> &[u8] {
+        &[]
     }
 
     #[inline(always)]
@@ -370,6 +377,11 @@ impl Codec for RecordCodec {
     #[inline(always)]
     fn word(key: &[u8]) -> u64 {
         record::prefix_word(key)
+    }
+
+    #[inline(always)]
+    fn tie_bytes(key: Self::Key<'_>) -> &[u8] {
+        key
     }
 
     #[inline]

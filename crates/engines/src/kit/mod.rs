@@ -35,6 +35,7 @@ pub mod relocate;
 pub mod salvage;
 pub mod scan;
 pub mod search;
+pub mod shared_prefix;
 pub mod walk;
 pub mod write;
 

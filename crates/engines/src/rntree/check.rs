@@ -77,10 +77,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             if leaf_record.next() != 0 {
                 let high = leaf_record.high.load(Ordering::Acquire);
                 low.clear();
-                let separator = Separator {
-                    word: high,
-                    tail: high,
-                };
+                let separator = Separator(high);
                 InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut low)?;
                 resume.clone_from(&low);
             }
@@ -158,6 +155,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         });
         medium::progress::advance(slots.count() as u64);
         let mut key = Vec::new();
+        let mut order_before = 0;
         for position in 0..slots.count() {
             let words = leaf.entry(guard, &slots, position);
             key.clear();
@@ -171,6 +169,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 format!("key {position} is not above what lies before it")
             });
             let entry = slots.entry(position);
+            let order = leaf_record.order(entry);
+            report.expect(order >= order_before, || {
+                format!("the order byte of entry {entry} is below that of the entry before it")
+            });
+            order_before = order;
             report.expect(
                 leaf_record.fingerprint(entry) == C::hash_of(words) as u8,
                 || format!("the fingerprint of entry {entry} is not its key's"),

@@ -258,7 +258,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 if let Ok(leaf) =
                     guard.node::<Leaf>(self.offsets.peek(leaf).load(Ordering::Relaxed))
                 {
-                    Self::prefetch_for::<P>(guard, leaf_record, leaf, key);
+                    let number = C::word(key);
+                    Self::prefetch_for::<P>(guard, leaf_record, leaf, number);
                 }
                 leaf_record.version()
             })?;

@@ -23,7 +23,7 @@ use pool::Guard;
 
 use super::find::{LeafFinding, Purpose};
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
-use super::order::Scale;
+use super::order::{KeyDigits, Scale};
 use super::{ENTRIES_MAX, RnTree};
 use crate::Result;
 use crate::index::{Codec, Condition, EntryWords, Written};
@@ -33,6 +33,10 @@ use crate::kit::write::{Encoded, holds};
 
 /// With more ties of order bytes than this, all entries are compared: each tie may be a cache miss.
 const TIES_MAX: u32 = 4;
+
+/// The digits of a leaf are chosen anew when it has gained or lost as many entries: some keys crowd
+/// together whatever the digits are.
+const CHANGES_MIN: u8 = 4;
 
 /// Adds a key: the write must know whether the key is present.
 struct Insert;
@@ -344,7 +348,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 index = self.descend(guard, key)?;
                 continue;
             }
-            Self::prefetch_for::<P>(guard, leaf_record, Self::leaf(guard, leaf_record)?, key);
+            let number = self.number_of(index, leaf_record, key);
+            Self::prefetch_for::<P>(guard, leaf_record, Self::leaf(guard, leaf_record)?, number);
 
             if reads_no_entry {
                 let next = Self::beyond(heap, leaf_record, key);
@@ -393,7 +398,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         guard: &Guard<'_, M>,
         leaf_record: &LeafRecord<M>,
         leaf: &Leaf,
-        key: C::Key<'_>,
+        number: u64,
     ) {
         if !P::CLAIMS {
             kernels::prefetch_read(&leaf.slots);
@@ -404,7 +409,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let first_free = leaf_record.claimed.load(Ordering::Relaxed).trailing_ones() as usize;
         kernels::prefetch_write(&leaf.entries[first_free.min(ENTRIES_MAX - 1)]);
         if P::RANKS {
-            let (_, tied) = leaf_record.compare_orders(C::word(key));
+            let (_, tied) = leaf_record.compare_orders(number);
             let tied = tied & leaf_record.live.load(Ordering::Relaxed);
             let first_tied = tied.trailing_zeros() as usize;
             kernels::prefetch_read(&leaf.entries[first_tied.min(ENTRIES_MAX - 1)]);
@@ -458,7 +463,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             None => {
                 let leaf = Self::leaf(guard, leaf_record)?;
                 let Some(position) =
-                    self.rank(guard, leaf_record, leaf, &before, live, key, planning)?
+                    self.rank(guard, claim.index, leaf, &before, live, key, planning)?
                 else {
                     return Ok(None);
                 };
@@ -539,7 +544,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         // These are set before the fence: only lock holders read them, or readers that find the
         // entry's bit in `live`.
         leaf_record.set_fingerprint(claim.entry, request.hash as u8);
-        leaf_record.set_order(claim.entry, words[0]);
+        let number = self.number_of(claim.index, leaf_record, request.key);
+        leaf_record.set_order(claim.entry, number);
         leaf_record.dead.store(
             leaf_record.dead.load(Ordering::Relaxed) | removed,
             Ordering::Relaxed,
@@ -572,15 +578,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn rank(
         &self,
         guard: &Guard<'_, M>,
-        leaf_record: &LeafRecord<M>,
+        index: u32,
         leaf: &Leaf,
         slots: &Slots,
         live: u64,
         key: C::Key<'_>,
         planning: Planning,
     ) -> Result<Option<usize>> {
+        let leaf_record = self.leaves.get(index);
         let word = C::word(key);
-        let (mut below, tied) = leaf_record.compare_orders(word);
+        let number = self.number_of(index, leaf_record, key);
+        let (mut below, tied) = leaf_record.compare_orders(number);
         let mut equal = 0;
         let tied = tied & live;
         if tied.count_ones() <= TIES_MAX {
@@ -596,7 +604,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             (below, equal) = guard
                 .medium()
                 .compare_entries(Word::pairs(&leaf.entries), word);
-            self.rescale(guard, leaf_record, leaf, live, word);
+            if C::TIES && (equal & live).count_ones() > TIES_MAX {
+                self.rescale_by_digits(guard, index, leaf, live, key);
+            } else {
+                self.rescale(guard, leaf_record, leaf, live, word);
+            }
         }
 
         let lowest = (below & live).count_ones() as usize;
@@ -631,28 +643,82 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         live: u64,
         key: u64,
     ) {
-        let mut keys = Vec::with_capacity(ENTRIES_MAX);
-        let mut low = u64::MAX;
-        let mut high = 0;
+        let mut words = Vec::with_capacity(ENTRIES_MAX);
         for (entry, cells) in leaf.entries.iter().enumerate() {
             if live & 1 << entry != 0 {
-                let key = cells[0].load(guard);
-                keys.push((entry, key));
-                low = low.min(key);
-                high = high.max(key);
+                words.push((entry, cells[0].load(guard)));
             }
         }
-        let margin = high.saturating_sub(low);
-        if key < low {
-            low = key.saturating_sub(margin);
-        }
-        if key > high {
-            high = key.saturating_add(margin);
-        }
-        leaf_record.rescale(Scale::covering(low, high), keys);
+        leaf_record.rescale(scale_for(&words, key), words);
         // A writer that ranked a key meanwhile ranks it again.
         leaf_record.change(&leaf_record.slots(), || {});
     }
+
+    /// Does the same as [`RnTree::rescale`] for a leaf whose first words tie: reads the keys of all
+    /// live entries. Changes nothing if the leaf has hardly changed since the last time, if a record
+    /// is damaged, or if there is no memory.
+    #[cold]
+    fn rescale_by_digits(
+        &self,
+        guard: &Guard<'_, M>,
+        index: u32,
+        leaf: &Leaf,
+        live: u64,
+        key: C::Key<'_>,
+    ) {
+        let leaf_record = self.leaves.get(index);
+        let count = live.count_ones() as u8;
+        let was_of_digits = leaf_record.scale().is_of_digits();
+        if was_of_digits && self.digits.peek(index).entries().abs_diff(count) < CHANGES_MIN {
+            return;
+        }
+        let mut live_entries = Vec::with_capacity(ENTRIES_MAX);
+        for (entry, cells) in leaf.entries.iter().enumerate() {
+            if live & 1 << entry != 0 {
+                let words = [cells[0].load(guard), cells[1].load(guard)];
+                C::prefetch(guard, words);
+                live_entries.push((entry, words));
+            }
+        }
+        let mut keys = Vec::with_capacity(live_entries.len() + 1);
+        for (_, words) in &live_entries {
+            let mut key = Vec::new();
+            if C::copy_key(guard, *words, &mut key).is_err() {
+                return;
+            }
+            keys.push(key);
+        }
+        keys.push(C::tie_bytes(key).to_vec());
+        if self.digits.reach(index).is_err() {
+            return;
+        }
+        let digits = KeyDigits::of(&keys);
+        let mut numbers = Vec::with_capacity(live_entries.len());
+        for ((entry, _), key) in live_entries.iter().zip(&keys) {
+            numbers.push((*entry, digits.number(key)));
+        }
+        let scale = scale_for(&numbers, digits.number(C::tie_bytes(key)));
+        self.digits.get(index).store(&digits, count);
+        leaf_record.rescale(scale.of_digits(), numbers);
+        // A writer that ranked a key meanwhile ranks it again.
+        leaf_record.change(&leaf_record.slots(), || {});
+    }
+}
+
+/// The scale for a leaf whose keys have these numbers, with their entries, and for a new key. If the
+/// new key lies at an end of the leaf, the scale leaves room for more keys there.
+fn scale_for(numbers: &[(usize, u64)], new: u64) -> Scale {
+    let live = || numbers.iter().map(|(_, number)| *number);
+    let mut low = live().min().unwrap_or(u64::MAX);
+    let mut high = live().max().unwrap_or(0);
+    let margin = high.saturating_sub(low);
+    if new < low {
+        low = new.saturating_sub(margin);
+    }
+    if new > high {
+        high = new.saturating_add(margin);
+    }
+    Scale::covering(low, high)
 }
 
 /// Writes and flushes an entry that is not published; the caller fences.

@@ -503,7 +503,7 @@ impl<M: Medium> LeafRecord<M> {
 
     /// The fingerprint of an entry.
     pub(super) fn fingerprint(&self, entry: usize) -> u8 {
-        (self.fingerprints[entry / 8].load(Ordering::Relaxed) >> (8 * (entry % 8))) as u8
+        byte_of(&self.fingerprints, entry)
     }
 
     /// Sets the fingerprint of an entry that is not live yet. Under the lock.
@@ -511,25 +511,37 @@ impl<M: Medium> LeafRecord<M> {
         set_byte(&self.fingerprints, entry, fingerprint);
     }
 
-    /// Which entries, live or not, have an order byte below that of `key`, and which tie with it.
+    /// The scale of the order bytes.
     #[inline(always)]
-    pub(super) fn compare_orders(&self, key: u64) -> (u64, u64) {
-        let scale = Scale(self.orders[SCALE].load(Ordering::Relaxed));
-        kernels::compare_bytes(Atomic::read_together(&self.orders), scale.order(key))
+    pub(super) fn scale(&self) -> Scale {
+        Scale(self.orders[SCALE].load(Ordering::Relaxed))
     }
 
-    /// Sets the order byte of an entry with this key. Under the lock.
-    pub(super) fn set_order(&self, entry: usize, key: u64) {
-        let scale = Scale(self.orders[SCALE].load(Ordering::Relaxed));
-        set_byte(&self.orders, entry, scale.order(key));
+    /// Which entries, live or not, have an order byte below that of a key's number, and which tie
+    /// with it.
+    #[inline(always)]
+    pub(super) fn compare_orders(&self, number: u64) -> (u64, u64) {
+        let order = self.scale().order(number);
+        kernels::compare_bytes(Atomic::read_together(&self.orders), order)
     }
 
-    /// Gives these entries (number, key) order bytes on a new scale, all others 0. Under the lock.
-    pub(super) fn rescale(&self, scale: Scale, keys: impl IntoIterator<Item = (usize, u64)>) {
+    /// The order byte of an entry.
+    pub(super) fn order(&self, entry: usize) -> u8 {
+        byte_of(&self.orders, entry)
+    }
+
+    /// Sets the order byte of an entry whose key has this number. Under the lock.
+    pub(super) fn set_order(&self, entry: usize, number: u64) {
+        set_byte(&self.orders, entry, self.scale().order(number));
+    }
+
+    /// Gives these entries, each with the number of its key, order bytes on a new scale, and all
+    /// others 0. Under the lock.
+    pub(super) fn rescale(&self, scale: Scale, numbers: impl IntoIterator<Item = (usize, u64)>) {
         let mut orders = [[0_u8; 8]; 8];
         let bytes = orders.as_flattened_mut();
-        for (entry, key) in keys {
-            bytes[entry] = scale.order(key);
+        for (entry, number) in numbers {
+            bytes[entry] = scale.order(number);
         }
         let mut line = LineValue(orders.map(u64::from_le_bytes));
         line.0[SCALE] = scale.0;
@@ -652,6 +664,11 @@ impl<M: Medium> LeafRecord<M> {
             self.lsn.store(lsn.0, Ordering::Release);
         }
     }
+}
+
+/// One byte of a line.
+fn byte_of<M: Medium>(line: &[Atomic<M>; 8], index: usize) -> u8 {
+    (line[index / 8].load(Ordering::Relaxed) >> (8 * (index % 8))) as u8
 }
 
 /// Sets one byte of a line that no other thread writes.

@@ -7,6 +7,7 @@ use pool::Guard;
 use super::RnTree;
 use super::insert::write_entry;
 use super::layout::{EntrySum, Leaf, Slots};
+use super::order::Scale;
 use crate::index::{Codec, EntryWords, NextEntry};
 use crate::kit::chain::Separator;
 use crate::kit::load::{EncodedEntries, entries_per_leaf};
@@ -192,10 +193,11 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let old = head.slots();
         let mut new = old;
         let mut sum = EntrySum::default();
+        // The leaf is empty. Its scale may be one of digits, which cannot be told from words alone.
+        head.rescale(Scale::FLAT, []);
         for (entry, words) in claims.iter().copied().zip(load.first.iter().copied()) {
             write_entry(guard, &leaf.entries[entry], words);
             head.set_fingerprint(entry, C::hash_of(words) as u8);
-            head.set_order(entry, words[0]);
             new = new.inserted(new.count(), entry as u8);
             sum = sum.with(entry, words);
         }
@@ -213,23 +215,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         head.lead(
             &stored,
             first,
-            separators
-                .get(1)
-                .map_or(0, |(separator, _)| Self::bound_of(*separator)),
+            separators.get(1).map_or(0, |(separator, _)| separator.0),
         );
         // If there is no memory for inner nodes the leaves are still found, through the first one.
         guard.interleave(&self.inner);
         let _ = self.inner.build(separators);
         Ok(lsn)
-    }
-
-    /// A separator as a leaf's high key.
-    pub(super) fn bound_of(separator: Separator) -> u64 {
-        if C::TIES {
-            separator.tail
-        } else {
-            separator.word
-        }
     }
 
     /// Writes and flushes the slot lines of the new leaves, and fills their records from index
@@ -261,7 +252,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
                 self.leaves
                     .get(number - 1)
                     .high
-                    .store(Self::bound_of(separator), Ordering::Relaxed);
+                    .store(separator.0, Ordering::Relaxed);
             }
             separators.push((separator, number));
             last = leaf.entry(guard, &slots, loaded.count - 1);

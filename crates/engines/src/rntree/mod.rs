@@ -111,6 +111,7 @@ use crate::index::{Codec, Index, MaybeWords};
 use crate::kit::chain::InnerTree;
 use crate::{Error, ErrorKind, Result, methods_of_entries, methods_of_trees, words_of_entries};
 use layout::{EntrySum, Leaf, LeafRecord, Slots};
+use order::LeafDigits;
 
 pub(crate) use entry::ENTRY;
 pub use layout::ENTRIES_MAX;
@@ -161,6 +162,8 @@ pub struct RnTree<M: Medium, C: Codec> {
     /// A second copy of the leaves' offsets, dense enough to stay in the cache: a point read
     /// prefetches the leaf together with its record, not after it.
     offsets: Arena<AtomicU64>,
+    /// How the keys of a leaf map to numbers, for those leaves whose scale is one of digits.
+    digits: Arena<LeafDigits<M>>,
     inner: InnerTree<C>,
     head: u32,
     recovery_ns: u64,
@@ -174,6 +177,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     fn empty(pool: &Pool<M>, options: RnTreeOptions) -> Result<Self> {
         let leaves = Arc::new(Arena::new(LEAVES_MAX)?);
         let offsets = Arena::new(LEAVES_MAX)?;
+        let digits = Arena::new(LEAVES_MAX)?;
         let inner = InnerTree::new(0)?;
         let pool = pool.clone();
         Ok(Self {
@@ -182,6 +186,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             gathers: options.gathers,
             leaves,
             offsets,
+            digits,
             inner,
             head: 0,
             recovery_ns: 0,
@@ -264,6 +269,17 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         self.offsets.reach(index)?;
         self.offsets.get(index).store(offset, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The number by which the order bytes of a leaf place a key.
+    #[inline(always)]
+    fn number_of(&self, index: u32, leaf_record: &LeafRecord<M>, key: C::Key<'_>) -> u64 {
+        if C::TIES && leaf_record.scale().is_of_digits() {
+            let digits = self.digits.peek(index).load();
+            digits.number(C::tie_bytes(key))
+        } else {
+            C::word(key)
+        }
     }
 
     /// Damage that was noticed in the leaf of a record.

@@ -193,12 +193,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
 
     /// Gives a leaf the separator before the next one as its high key.
     fn set_high(&self, number: u32, separator: Separator) {
-        let bound = if C::TIES {
-            separator.tail
-        } else {
-            separator.word
-        };
-        self.leaves.get(number).high.store(bound, Ordering::Release);
+        let leaf_record = self.leaves.get(number);
+        leaf_record.high.store(separator.0, Ordering::Release);
     }
 
     fn last_entry(&self, guard: &Guard<'_, M>, link: &ChainLink) -> Result<Option<EntryWords>> {

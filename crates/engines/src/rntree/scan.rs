@@ -358,10 +358,7 @@ impl<M: Medium, C: Codec> Leaves<M, C> for RnTree<M, C> {
                 if snapshot.next == 0 {
                     break 'descend (low, None);
                 }
-                let high = Separator {
-                    word: snapshot.high,
-                    tail: snapshot.high,
-                };
+                let high = Separator(snapshot.high);
                 let high = self.separator_key(&heap, Some(high))?;
                 let is_covered = match goal {
                     Goal::First => true,

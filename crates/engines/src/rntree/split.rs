@@ -276,15 +276,10 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         for part in (0..parts).rev() {
             match self.build_one(guard, &moved[ends[part] - 1..ends[part + 1]], behind) {
                 Ok(leaf) => {
-                    let bound = if C::TIES {
-                        leaf.separator.tail
-                    } else {
-                        leaf.separator.word
-                    };
                     behind = LeafBehind {
                         offset: leaf.offset,
                         index: leaf.index,
-                        bound,
+                        bound: leaf.separator.0,
                     };
                     built.insert(0, leaf);
                 }
@@ -424,7 +419,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             absorbed.stamp(lsn);
         }
         let moved = slots.bitmap() & !stored.bitmap();
-        leaf_record.shorten(&stored, first.index, Self::bound_of(first.separator));
+        leaf_record.shorten(&stored, first.index, first.separator.0);
         leaf_record.dead.store(
             leaf_record.dead.load(Ordering::Relaxed) | moved,
             Ordering::Relaxed,
@@ -473,10 +468,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         right: [u64; 2],
     ) -> Result<Separator> {
         if !C::TIES {
-            return Ok(Separator {
-                word: right[0],
-                tail: 0,
-            });
+            return Ok(Separator(right[0]));
         }
         if left[0] != right[0] {
             // The words decide. The first byte in which the right one is greater is no padding.
@@ -581,12 +573,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The upper bound of a leaf that has a leaf after it, as bytes. Under the leaf's lock.
     pub(super) fn copy_high_key(&self, leaf_record: &LeafRecord<M>) -> Result<Vec<u8>> {
         let high = leaf_record.high.load(Ordering::Relaxed);
-        let separator = Separator {
-            word: high,
-            tail: high,
-        };
         let mut bound = Vec::new();
-        InnerTree::<C>::copy_separator(&self.inner.heap(), separator, &mut bound)?;
+        InnerTree::<C>::copy_separator(&self.inner.heap(), Separator(high), &mut bound)?;
         Ok(bound)
     }
 
@@ -608,6 +596,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let old = left.slots();
         let from = right.slots();
         let mut new = old.with(old.count(), from.next());
+        if left.scale().is_of_digits() {
+            // The words of the moved entries do not tell their digits. The next insert gives all
+            // entries order bytes.
+            left.rescale(Scale::FLAT, []);
+            left.change(&old, || {});
+        }
         let mut claimed = 0;
         let mut sum = EntrySum::default();
         for position in 0..from.count() {

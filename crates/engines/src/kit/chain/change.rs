@@ -1,11 +1,14 @@
 //! Changes of structure: adding a leaf, removing a leaf, building the whole tree.
 
+use std::cmp::Ordering as Compare;
+
 use medium::sync::{MutexGuard, Ordering};
 
-use super::node::{InnerNode, NodeImage, Tails};
-use super::{CHILDREN_MAX, InnerTree, Separator, pack, unpack};
+use super::node::{InnerNode, NodeImage, NodeSeparator, Tails};
+use super::{CHILDREN_MAX, HeapGuard, InnerTree, Separator, pack, unpack};
 use crate::Result;
 use crate::index::Codec;
+use crate::kit::shared_prefix::SharedPrefix;
 
 /// Children of a node that is built: fewer than fit, so that there is room for splits.
 const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
@@ -37,13 +40,6 @@ impl Step {
     fn child(&self) -> u32 {
         self.image.children[self.position]
     }
-
-    /// Replaces the separator before the child on the path, which is not the first child. Returns
-    /// the old one.
-    fn replace_separator(&mut self, separator: Separator) -> Separator {
-        let before = self.position - 1;
-        std::mem::replace(&mut self.image.separators[before], separator)
-    }
 }
 
 /// The step with the lower bound of the leaf at the end of a path: the lowest step whose child on the
@@ -53,6 +49,42 @@ fn bounded_step(steps: &[Step]) -> usize {
         .iter()
         .rposition(|step| step.position > 0)
         .expect("a leaf with a leaf before it has a separator")
+}
+
+/// Nodes that are locked until this is dropped: a reader that validates has seen none of their
+/// changes, or all.
+struct LockedNodes<'t, C: Codec> {
+    tree: &'t InnerTree<C>,
+    indices: Vec<u32>,
+}
+
+impl<'t, C: Codec> LockedNodes<'t, C> {
+    fn new(tree: &'t InnerTree<C>) -> Self {
+        Self {
+            tree,
+            indices: Vec::new(),
+        }
+    }
+
+    fn lock(&mut self, index: u32) {
+        self.tree.nodes.get(index).lock();
+        self.indices.push(index);
+    }
+
+    /// Locks a node, and gives it another content.
+    fn store(&mut self, index: u32, image: &NodeImage) {
+        self.lock(index);
+        let (node, tails) = self.tree.node_and_tails(index);
+        image.store(node, tails);
+    }
+}
+
+impl<C: Codec> Drop for LockedNodes<'_, C> {
+    fn drop(&mut self) {
+        for index in &self.indices {
+            self.tree.nodes.get(*index).unlock();
+        }
+    }
 }
 
 /// How a node that had few children was changed.
@@ -121,6 +153,93 @@ impl<C: Codec> InnerTree<C> {
         Ok(index)
     }
 
+    /// Gives the separators of an image words that part them. O(children), each a cache miss.
+    fn find_words(heap: &HeapGuard<'_>, image: &mut NodeImage) -> Result<()> {
+        if !C::TIES {
+            return Ok(());
+        }
+        let mut keys = Vec::with_capacity(image.separators.len());
+        for NodeSeparator { separator, .. } in &image.separators {
+            let mut key = Vec::new();
+            Self::copy_separator(heap, *separator, &mut key)?;
+            keys.push(key);
+        }
+        image.prefix = SharedPrefix::that_parts(&keys);
+        for (node_separator, key) in image.separators.iter_mut().zip(&keys) {
+            node_separator.word = image.prefix.word_behind(key);
+        }
+        Ok(())
+    }
+
+    /// Adds a separator to an image. All words change only if that is necessary to part the new one
+    /// from its neighbours.
+    fn insert_separator(
+        heap: &HeapGuard<'_>,
+        image: &mut NodeImage,
+        position: usize,
+        separator: Separator,
+    ) -> Result<()> {
+        let mut word = separator.0;
+        let mut fits = true;
+        if C::TIES {
+            let mut key = Vec::new();
+            Self::copy_separator(heap, separator, &mut key)?;
+            word = image.prefix.word_behind(&key);
+            let is_tied = |other: &NodeSeparator| other.word == word;
+            let neighbours = position.saturating_sub(1)..image.separators.len().min(position + 1);
+            fits = image.prefix.compare(&key).is_eq()
+                && !image.separators[neighbours].iter().any(is_tied);
+        }
+        image
+            .separators
+            .insert(position, NodeSeparator { word, separator });
+        if fits {
+            Ok(())
+        } else {
+            Self::find_words(heap, image)
+        }
+    }
+
+    /// Replaces the separator before the child on the path, which is not the first child. Returns
+    /// the old one.
+    fn replace_separator(
+        heap: &HeapGuard<'_>,
+        step: &mut Step,
+        separator: Separator,
+    ) -> Result<Separator> {
+        let before = step.position - 1;
+        let old = step.image.separators.remove(before);
+        Self::insert_separator(heap, &mut step.image, before, separator)?;
+        Ok(old.separator)
+    }
+
+    /// The number of an image's separators that are not above a key.
+    fn rank(heap: &HeapGuard<'_>, image: &NodeImage, key: C::Key<'_>) -> Result<usize> {
+        let mut word = C::word(key);
+        if C::TIES {
+            let bytes = C::tie_bytes(key);
+            match image.prefix.compare(bytes) {
+                Compare::Less => return Ok(0),
+                Compare::Equal => word = image.prefix.word_behind(bytes),
+                Compare::Greater => return Ok(image.separators.len()),
+            }
+        }
+        let mut rank = 0;
+        for node_separator in &image.separators {
+            let order = match word.cmp(&node_separator.word) {
+                Compare::Equal if C::TIES => {
+                    Self::compare_tail(heap, key, node_separator.separator.0)?
+                }
+                order => order,
+            };
+            if order.is_lt() {
+                break;
+            }
+            rank += 1;
+        }
+        Ok(rank)
+    }
+
     /// Builds all inner nodes over `leaves`, each with its lower bound; the first one's is not
     /// used. Replaces what was there; for a tree that no other thread uses yet, or under the lock
     /// of its only leaf.
@@ -138,6 +257,7 @@ impl<C: Codec> InnerTree<C> {
 
     /// Builds the inner nodes over `leaves`, and adds them to `made`. Returns the root.
     fn build_rows(&self, leaves: &[(Separator, u32)], made: &mut Vec<u32>) -> Result<u64> {
+        let heap = self.heap();
         let mut level = 0;
         let mut row = leaves.to_vec();
         while row.len() > 1 {
@@ -145,10 +265,16 @@ impl<C: Codec> InnerTree<C> {
             let mut upper = Vec::with_capacity(groups);
             for group in 0..groups {
                 let part = &row[group * row.len() / groups..(group + 1) * row.len() / groups];
-                let image = NodeImage {
-                    separators: part[1..].iter().map(|(separator, _)| *separator).collect(),
+                let unworded = |&(separator, _): &(Separator, u32)| NodeSeparator {
+                    word: separator.0,
+                    separator,
+                };
+                let mut image = NodeImage {
+                    prefix: SharedPrefix::default(),
+                    separators: part[1..].iter().map(unworded).collect(),
                     children: part.iter().map(|(_, child)| *child).collect(),
                 };
+                Self::find_words(&heap, &mut image)?;
                 made.push(self.new_node(&image)?);
                 upper.push((part[0].0, made[made.len() - 1]));
             }
@@ -167,13 +293,7 @@ impl<C: Codec> Structure<'_, C> {
         let mut steps = Vec::with_capacity(level as usize);
         for _ in 0..level {
             let image = self.tree.image(index);
-            let mut position = 0;
-            for separator in &image.separators {
-                if InnerTree::<C>::compare(&heap, key, *separator)?.is_lt() {
-                    break;
-                }
-                position += 1;
-            }
+            let position = InnerTree::<C>::rank(&heap, &image, key)?;
             let child = image.children[position];
             steps.push(Step {
                 node: index,
@@ -189,6 +309,7 @@ impl<C: Codec> Structure<'_, C> {
     /// was split.
     pub fn insert(&mut self, key: C::Key<'_>, separator: Separator, right: u32) -> Result<()> {
         let tree = self.tree;
+        let heap = tree.heap();
         let mut steps = self.way(key)?;
         let mut added = Some((separator, right));
         // All memory is allocated first: if it ran out later, locked nodes would stay locked.
@@ -203,7 +324,8 @@ impl<C: Codec> Structure<'_, C> {
             let Some((separator, child)) = added.take() else {
                 break;
             };
-            step.image.separators.insert(step.position, separator);
+            InnerTree::<C>::insert_separator(&heap, &mut step.image, step.position, separator)
+                .inspect_err(|_| give_back(&made))?;
             step.image.children.insert(step.position + 1, child);
             if step.image.children.len() > CHILDREN_MAX {
                 let (middle, upper) = step.image.split();
@@ -215,26 +337,25 @@ impl<C: Codec> Structure<'_, C> {
         let mut root = None;
         if let Some((separator, child)) = added {
             let (old_root, level) = unpack(tree.root.load(Ordering::Relaxed));
-            let image = NodeImage {
-                separators: vec![separator],
+            let mut image = NodeImage {
                 children: vec![old_root, child],
+                ..NodeImage::default()
             };
-            let index = tree.new_node(&image).inspect_err(|_| give_back(&made))?;
+            let index = InnerTree::<C>::insert_separator(&heap, &mut image, 0, separator)
+                .and_then(|()| tree.new_node(&image))
+                .inspect_err(|_| give_back(&made))?;
             root = Some(pack(index, level + 1));
         }
+        let mut locked = LockedNodes::new(tree);
         for step in &changed {
-            let (node, tails) = tree.node_and_tails(step.node);
-            node.lock();
-            step.image.store(node, tails);
+            locked.store(step.node, &step.image);
         }
         if let Some(root) = root {
             // ORDER: pairs with the acquire in `try_locate`; stored while the old root is locked,
             // so that a reader of the old root that missed this fails to validate.
             tree.root.store(root, Ordering::Release);
         }
-        changed
-            .iter()
-            .for_each(|step| tree.nodes.get(step.node).unlock());
+        drop(locked);
         Ok(())
     }
 
@@ -260,15 +381,13 @@ impl<C: Codec> Structure<'_, C> {
         let position = parent.position;
         parent.image.children[position] = leaf;
         let bounded = bounded_step(&steps);
-        let old = steps[bounded].replace_separator(separator);
-        let mut locked = Vec::with_capacity(2);
+        let heap = self.tree.heap();
+        let old = InnerTree::<C>::replace_separator(&heap, &mut steps[bounded], separator)?;
         let parent = steps.len() - 1;
-        self.store_locked(steps[parent].node, &steps[parent].image, &mut locked);
+        let mut locked = LockedNodes::new(self.tree);
+        locked.store(steps[parent].node, &steps[parent].image);
         if bounded != parent {
-            self.store_locked(steps[bounded].node, &steps[bounded].image, &mut locked);
-        }
-        for node in locked {
-            self.tree.nodes.get(node).unlock();
+            locked.store(steps[bounded].node, &steps[bounded].image);
         }
         Ok(old)
     }
@@ -295,25 +414,27 @@ impl<C: Codec> Structure<'_, C> {
     /// before it, which covers its keys from now on. Returns the separator that is no longer in
     /// use. Needs no new node, so that it cannot fail after the leaves have been merged.
     pub fn remove(&mut self, key: C::Key<'_>) -> Result<Separator> {
+        let heap = self.tree.heap();
         let mut steps = self.way(key)?;
         let mut step = steps.pop().expect("a leaf after another hangs in a node");
         let mut bounded = None;
         let removed = if step.position > 0 {
             step.image.children.remove(step.position);
-            step.image.separators.remove(step.position - 1)
+            step.image.separators.remove(step.position - 1).separator
         } else {
             // The second child is the first one from now on. The separator of a first child lies in
             // a node above, so the second child's separator moves there.
             step.image.children.remove(0);
-            let next = step.image.separators.remove(0);
+            let next = step.image.separators.remove(0).separator;
             let above = bounded_step(&steps);
             bounded = Some(above);
-            steps[above].replace_separator(next)
+            InnerTree::<C>::replace_separator(&heap, &mut steps[above], next)?
         };
-        let mut locked = Vec::new();
+        // All is computed before a node is locked.
+        let mut changed = Vec::new();
         let mut obsolete = Vec::new();
         while let Some(mut parent) = steps.pop() {
-            let mended = self.mend_small(&step, &mut parent, &mut locked, &mut obsolete);
+            let mended = self.mend_small(&heap, &step, &mut parent, &mut changed, &mut obsolete)?;
             if mended == Mended::Not {
                 steps.push(parent);
                 break;
@@ -323,19 +444,25 @@ impl<C: Codec> Structure<'_, C> {
                 break;
             }
         }
-        self.store_locked(step.node, &step.image, &mut locked);
+        changed.push((step.node, step.image));
+        let mut locked = LockedNodes::new(self.tree);
+        for (index, image) in &changed {
+            locked.store(*index, image);
+        }
+        // A reader of a node that is removed must not validate any more.
+        for index in &obsolete {
+            locked.lock(*index);
+        }
         // The node whose separator has risen, and each node on the way down from there: a reader
         // that has passed that node's old separator must not go on to the second child, whose keys
         // begin above the reader's key. A node that has left the steps is locked already.
         if let Some(bounded) = bounded {
             for step in steps.get(bounded..).unwrap_or_default() {
-                self.store_locked(step.node, &step.image, &mut locked);
+                locked.store(step.node, &step.image);
             }
         }
         self.drop_roots_with_one_child(&mut obsolete);
-        for index in locked {
-            self.tree.nodes.get(index).unlock();
-        }
+        drop(locked);
         let pin = medium::pin();
         for index in obsolete {
             self.tree.nodes.retire(&pin, index);
@@ -343,24 +470,18 @@ impl<C: Codec> Structure<'_, C> {
         Ok(removed)
     }
 
-    fn store_locked(&self, index: u32, image: &NodeImage, locked: &mut Vec<u32>) {
-        let (node, tails) = self.tree.node_and_tails(index);
-        node.lock();
-        image.store(node, tails);
-        locked.push(index);
-    }
-
     /// Merges a node that has become small with a neighbour under the same parent, or gives it some
-    /// of that one's children.
+    /// of that one's children. Adds new contents of nodes to `changed`.
     fn mend_small(
         &self,
+        heap: &HeapGuard<'_>,
         step: &Step,
         parent: &mut Step,
-        locked: &mut Vec<u32>,
+        changed: &mut Vec<(u32, NodeImage)>,
         obsolete: &mut Vec<u32>,
-    ) -> Mended {
+    ) -> Result<Mended> {
         if step.image.children.len() >= CHILDREN_MIN || parent.image.children.len() < 2 {
-            return Mended::Not;
+            return Ok(Mended::Not);
         }
         let left = parent.position.min(parent.image.children.len() - 2);
         let left_index = parent.image.children[left];
@@ -374,30 +495,31 @@ impl<C: Codec> Structure<'_, C> {
         };
         let mut merged = image_of(left_index);
         let right = image_of(right_index);
-        let between = &mut parent.image.separators;
-        merged.separators.push(between[left]);
+        let between = parent.image.separators.remove(left);
+        merged.separators.push(between);
         merged.separators.extend(right.separators);
         merged.children.extend(right.children);
         let count = merged.children.len();
         if count > CHILDREN_MERGED_MAX {
             let half = count / 2;
-            let right = NodeImage {
+            let mut right = NodeImage {
+                prefix: SharedPrefix::default(),
                 separators: merged.separators.split_off(half),
                 children: merged.children.split_off(half),
             };
-            between[left] = merged.separators.remove(half - 1);
-            self.store_locked(left_index, &merged, locked);
-            self.store_locked(right_index, &right, locked);
-            return Mended::Evened;
+            let between = merged.separators.remove(half - 1).separator;
+            InnerTree::<C>::insert_separator(heap, &mut parent.image, left, between)?;
+            InnerTree::<C>::find_words(heap, &mut merged)?;
+            InnerTree::<C>::find_words(heap, &mut right)?;
+            changed.push((left_index, merged));
+            changed.push((right_index, right));
+            return Ok(Mended::Evened);
         }
-        between.remove(left);
         parent.image.children.remove(left + 1);
-        self.store_locked(left_index, &merged, locked);
-        // A reader of the node that is removed must not validate any more.
-        self.tree.nodes.get(right_index).lock();
-        locked.push(right_index);
+        InnerTree::<C>::find_words(heap, &mut merged)?;
+        changed.push((left_index, merged));
         obsolete.push(right_index);
-        Mended::Merged
+        Ok(Mended::Merged)
     }
 
     fn drop_roots_with_one_child(&self, obsolete: &mut Vec<u32>) {

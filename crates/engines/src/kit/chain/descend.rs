@@ -9,6 +9,7 @@ use super::node::InnerNode;
 use super::{HeapGuard, InnerTree, Separator, unpack};
 use crate::Result;
 use crate::index::Codec;
+use crate::kit::shared_prefix::{compare_beginning, word_behind};
 
 /// The goal of a descent.
 #[derive(Clone, Copy, Debug)]
@@ -138,13 +139,11 @@ impl<C: Codec> InnerTree<C> {
 
     #[inline(always)]
     fn load_separator(&self, node: &InnerNode, index: u32, position: usize) -> Separator {
-        Separator {
-            word: node.keys[position].load(Ordering::Relaxed),
-            tail: match &self.tails {
-                Some(tails) => tails.get(index).tails[position].load(Ordering::Relaxed),
-                None => 0,
-            },
-        }
+        let cell = match &self.tails {
+            Some(tails) => &tails.get(index).tails[position],
+            None => &node.keys[position],
+        };
+        Separator(cell.load(Ordering::Relaxed))
     }
 
     /// The child to follow.
@@ -168,15 +167,25 @@ impl<C: Codec> InnerTree<C> {
             DescentTarget::At(key) => (key, Compare::Less),
             DescentTarget::Below(key) => (key, Compare::Equal),
         };
-        // Separators with equal first words are told apart by their tails.
-        let word = C::word(key);
+        let bytes = C::tie_bytes(key);
+        let prefix_length = node.prefix_length();
+        if prefix_length > 0 {
+            let shared_word = |index| node.prefix_word(index);
+            match compare_beginning(bytes, prefix_length, shared_word) {
+                Compare::Less => return Ok(0),
+                Compare::Equal => {}
+                Compare::Greater => return Ok(count),
+            }
+        }
+        // Separators with equal words are told apart by their tails.
+        let word = word_behind(bytes, prefix_length);
         let mut low = kernels::rank_lt(&node.keys, count, word);
         let mut high = kernels::rank_le(&node.keys, count, word).max(low);
         while low < high {
             let middle = usize::midpoint(low, high);
             let separator = self.load_separator(node, index, middle);
             // Stops at the first separator above the key, or not below it.
-            if Self::compare_tail(heap, key, separator.tail)? <= wanted {
+            if Self::compare_tail(heap, key, separator.0)? <= wanted {
                 high = middle;
             } else {
                 low = middle + 1;

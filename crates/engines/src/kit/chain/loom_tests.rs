@@ -4,7 +4,7 @@
 use loom::thread;
 use medium::sync::model;
 
-use super::node::NodeImage;
+use super::node::{NodeImage, NodeSeparator};
 use super::{InnerTree, Separator};
 use crate::index::WordCodec;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 type Tree = InnerTree<WordCodec>;
 
 fn separator(word: u64) -> Separator {
-    Separator { word, tail: 0 }
+    Separator(word)
 }
 
 /// A tree whose leaf `i` begins at key `10 * i`.
@@ -105,8 +105,12 @@ fn a_reader_never_takes_a_node_for_what_it_was_in_another_life() {
     model(|| {
         let tree = tree(1);
         let image = |first: u32| NodeImage {
-            separators: vec![separator(10)],
+            separators: vec![NodeSeparator {
+                word: 10,
+                separator: separator(10),
+            }],
             children: vec![first, first + 1],
+            ..NodeImage::default()
         };
         let index = tree.new_node(&image(1)).unwrap();
         let version = tree.nodes.get(index).stable_version();

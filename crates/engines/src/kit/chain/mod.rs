@@ -5,7 +5,10 @@
 //! Nodes of 31 separators and 32 children lie in an arena and are named by 32-bit indices (`node`).
 //! Level 1 leads to leaves, by the index that the leaves' owner gave them. The separator before
 //! child `i` is a lower bound of its keys and above all keys of child `i - 1`. For codecs whose
-//! first words tie, a separator also has a *tail*: its whole key, as a record in a volatile heap.
+//! first words tie, a separator also has a *tail*: its whole key, as a record in a volatile heap;
+//! and a node keeps the bytes with which all its separators begin, and orders them by the words
+//! behind ([`kit::shared_prefix`](super::shared_prefix)). A key that does not begin with these bytes
+//! belongs to the first child or to the last one.
 //!
 //! ## Concurrency
 //!
@@ -50,14 +53,10 @@ const NODES_MAX: u32 = 1 << 26;
 /// The largest heap of separators, in bytes.
 const HEAP_BYTES_MAX: u64 = 1 << 36;
 
-/// A lower bound of a child's keys.
+/// A lower bound of a child's keys: the key itself, for codecs without ties; for the others the tail,
+/// which is the offset of the whole key's record in the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Separator {
-    /// The first word of its key.
-    pub word: u64,
-    /// Its whole key as a record in the heap; 0 for codecs without ties.
-    pub tail: u64,
-}
+pub struct Separator(pub u64);
 
 /// The inner nodes of one tree.
 pub struct InnerTree<C: Codec> {
@@ -158,32 +157,19 @@ impl<C: Codec> InnerTree<C> {
 
     /// A separator with the key `key`.
     pub fn separator(&self, key: C::Key<'_>, bytes: &[u8]) -> Result<Separator> {
-        let tail = if C::TIES {
-            crate::index::record::write(&self.made_heap()?.pin(), bytes, &[])?
-        } else {
-            0
-        };
-        Ok(Separator {
-            word: C::word(key),
-            tail,
-        })
+        if !C::TIES {
+            return Ok(Separator(C::word(key)));
+        }
+        let heap = self.made_heap()?.pin();
+        Ok(Separator(crate::index::record::write(&heap, bytes, &[])?))
     }
 
     /// Gives the memory of a separator back that new readers cannot find.
     pub fn retire_separator(&self, separator: Separator) {
         if let Some(heap) = self.heap.get()
-            && separator.tail != 0
+            && separator != Separator::default()
         {
-            heap.pin().retire(separator.tail);
-        }
-    }
-
-    /// How `key` compares with a separator.
-    #[inline(always)]
-    pub fn compare(heap: &HeapGuard<'_>, key: C::Key<'_>, separator: Separator) -> Result<Compare> {
-        match C::word(key).cmp(&separator.word) {
-            Compare::Equal if C::TIES => Self::compare_tail(heap, key, separator.tail),
-            order => Ok(order),
+            heap.pin().retire(separator.0);
         }
     }
 
@@ -199,11 +185,10 @@ impl<C: Codec> InnerTree<C> {
         buffer: &mut Vec<u8>,
     ) -> Result<()> {
         if C::TIES {
-            let heap = heap.records(separator.tail)?;
-            return crate::index::record::Record::at(&heap, separator.tail)?
-                .copy_key(&heap, buffer);
+            let heap = heap.records(separator.0)?;
+            return crate::index::record::Record::at(&heap, separator.0)?.copy_key(&heap, buffer);
         }
-        buffer.extend_from_slice(&separator.word.to_be_bytes());
+        buffer.extend_from_slice(&separator.0.to_be_bytes());
         Ok(())
     }
 

@@ -1,16 +1,21 @@
 //! One inner node.
 //!
 //! ```text
-//!   0  keys      32 words: the separators' first words, ascending; the last is never used
+//!   0  keys      32 words: those of the separators, ascending; the last is never used
 //! 256  children  32 indices of 4 bytes
 //! 384  version   bit 0: being changed; the rest counts changes
-//! 392  count     separators; children are one more
+//! 392  counts    bits 0..32 separators, children are one more | 32..64 bytes of the prefix
+//! 400  prefix    6 words: bytes with which all separators begin, for codecs whose first words tie
 //! ```
+//!
+//! The words of the separators are those behind the prefix ([`SharedPrefix`]). A node has no prefix
+//! if the first words of its separators differ.
 
 use medium::sync::{AtomicU32, AtomicU64, Ordering, fence, spin_loop};
 use medium::volatile;
 
 use super::Separator;
+use crate::kit::shared_prefix::{SHARED_BYTES_MAX, SHARED_WORDS, SharedPrefix};
 
 /// The most children of a node.
 #[cfg(not(loom))]
@@ -25,7 +30,8 @@ volatile! {
         pub(super) keys: [AtomicU64; CHILDREN_MAX],
         pub(super) children: [AtomicU32; CHILDREN_MAX],
         version: AtomicU64,
-        count: AtomicU64,
+        counts: AtomicU64,
+        prefix: [AtomicU64; SHARED_WORDS],
     }
 }
 
@@ -41,10 +47,12 @@ const _: () = {
     assert!(std::mem::offset_of!(InnerNode, keys) == 0);
     assert!(std::mem::offset_of!(InnerNode, children) == 256);
     assert!(std::mem::offset_of!(InnerNode, version) == 384);
+    assert!(std::mem::offset_of!(InnerNode, prefix) == 400);
     assert!(size_of::<InnerNode>() == 448);
 };
 
 const CHANGING: u64 = 1;
+const PREFIX_SHIFT: u32 = 32;
 
 impl InnerNode {
     /// Waits until no thread changes the node, and returns the version.
@@ -74,7 +82,20 @@ impl InnerNode {
     /// change.
     #[inline(always)]
     pub(super) fn separators(&self) -> usize {
-        (self.count.load(Ordering::Relaxed) as usize).min(CHILDREN_MAX - 1)
+        (self.counts.load(Ordering::Relaxed) as u32 as usize).min(CHILDREN_MAX - 1)
+    }
+
+    /// The length of the prefix; never more than a node has room for, even if it is read during a
+    /// change.
+    #[inline(always)]
+    pub(super) fn prefix_length(&self) -> usize {
+        ((self.counts.load(Ordering::Relaxed) >> PREFIX_SHIFT) as usize).min(SHARED_BYTES_MAX)
+    }
+
+    /// One word of the prefix.
+    #[inline(always)]
+    pub(super) fn prefix_word(&self, index: usize) -> u64 {
+        self.prefix[index].load(Ordering::Relaxed)
     }
 
     #[inline(always)]
@@ -98,10 +119,19 @@ impl InnerNode {
     }
 }
 
+/// A separator of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeSeparator {
+    /// The word of its key behind the node's prefix.
+    pub(super) word: u64,
+    pub(super) separator: Separator,
+}
+
 /// A node's content, to be changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeImage {
-    pub(super) separators: Vec<Separator>,
+    pub(super) prefix: SharedPrefix,
+    pub(super) separators: Vec<NodeSeparator>,
     pub(super) children: Vec<u32>,
 }
 
@@ -109,11 +139,25 @@ impl NodeImage {
     /// The content of a node that no other thread changes.
     pub(super) fn of(node: &InnerNode, tails: Option<&Tails>) -> Self {
         let count = node.separators();
-        let separator = |index: usize| Separator {
-            word: node.keys[index].load(Ordering::Relaxed),
-            tail: tails.map_or(0, |tails| tails.tails[index].load(Ordering::Relaxed)),
+        let separator = |index: usize| {
+            let word = node.keys[index].load(Ordering::Relaxed);
+            NodeSeparator {
+                word,
+                separator: match tails {
+                    Some(tails) => Separator(tails.tails[index].load(Ordering::Relaxed)),
+                    None => Separator(word),
+                },
+            }
+        };
+        let prefix = match tails {
+            Some(_) => SharedPrefix::from_words(
+                node.prefix_length(),
+                std::array::from_fn(|index| node.prefix_word(index)),
+            ),
+            None => SharedPrefix::default(),
         };
         Self {
+            prefix,
             separators: (0..count).map(separator).collect(),
             children: (0..=count).map(|index| node.child(index)).collect(),
         }
@@ -124,26 +168,37 @@ impl NodeImage {
         debug_assert!(
             self.children.len() == self.separators.len() + 1 && self.children.len() <= CHILDREN_MAX
         );
-        for (index, separator) in self.separators.iter().enumerate() {
-            node.keys[index].store(separator.word, Ordering::Relaxed);
+        for (index, NodeSeparator { word, separator }) in self.separators.iter().enumerate() {
+            node.keys[index].store(*word, Ordering::Relaxed);
             if let Some(tails) = tails {
-                tails.tails[index].store(separator.tail, Ordering::Relaxed);
+                tails.tails[index].store(separator.0, Ordering::Relaxed);
+            }
+        }
+        if tails.is_some() {
+            for (cell, word) in node.prefix.iter().zip(self.prefix.words()) {
+                cell.store(word, Ordering::Relaxed);
             }
         }
         for (cell, child) in node.children.iter().zip(&self.children) {
             cell.store(*child, Ordering::Relaxed);
         }
-        node.count
-            .store(self.separators.len() as u64, Ordering::Relaxed);
+        let separators = self.separators.len() as u64;
+        let prefix_length = self.prefix.length() as u64;
+        node.counts.store(
+            separators | prefix_length << PREFIX_SHIFT,
+            Ordering::Relaxed,
+        );
     }
 
     /// Splits off the upper half; returns the separator between the halves, which neither keeps.
     pub(super) fn split(&mut self) -> (Separator, Self) {
         let middle = self.separators.len() / 2;
         let upper = Self {
+            prefix: self.prefix,
             separators: self.separators.split_off(middle + 1),
             children: self.children.split_off(middle + 1),
         };
-        (self.separators.pop().expect("a full node"), upper)
+        let between = self.separators.pop().expect("a full node");
+        (between.separator, upper)
     }
 }

@@ -1,4 +1,6 @@
 use super::*;
+use medium::arena::Volatile;
+use proptest::collection;
 use proptest::prelude::*;
 
 proptest! {
@@ -7,6 +9,23 @@ proptest! {
         let scale = Scale::covering(low.min(high), low.max(high));
         prop_assert!(scale.order(one.min(other)) <= scale.order(one.max(other)));
         prop_assert_eq!(Scale::FLAT.order(one), 0);
+        prop_assert!(!scale.is_of_digits() && !Scale::FLAT.is_of_digits());
+    }
+
+    #[test]
+    fn numbers_of_digits_keep_the_order(
+        keys in collection::vec("(tenant42/)?[a-c0-9]{0,12}[a-z/]?", 2..20),
+        others in collection::vec("(tenant4)?[ -~]{0,12}", 2..20),
+    ) {
+        let bytes = |key: &String| key.as_bytes().to_vec();
+        let digits = KeyDigits::of(&keys.iter().map(bytes).collect::<Vec<_>>());
+        let mut all: Vec<_> = keys.iter().chain(&others).map(bytes).collect();
+        all.sort();
+        let numbers: Vec<_> = all.iter().map(|key| digits.number(key)).collect();
+        prop_assert!(numbers.is_sorted(), "{:?} {:?}", digits, all);
+        let stored = LeafDigits::<medium::Dax>::zeros();
+        stored.store(&digits, 3);
+        prop_assert_eq!((stored.load(), stored.entries()), (digits, 3));
     }
 
     #[test]
@@ -22,4 +41,22 @@ proptest! {
 fn neighbouring_keys_differ_in_a_narrow_leaf() {
     let scale = Scale::covering(1000, 1100);
     assert!((1000..1100).all(|key| scale.order(key) < scale.order(key + 1)));
+}
+
+fn assert_no_orders_tie(keys: &[Vec<u8>]) {
+    let digits = KeyDigits::of(keys);
+    let numbers: Vec<_> = keys.iter().map(|key| digits.number(key)).collect();
+    let scale = Scale::covering(numbers[0], numbers[keys.len() - 1]).of_digits();
+    assert!(scale.is_of_digits());
+    let orders: Vec<_> = numbers.iter().map(|number| scale.order(*number)).collect();
+    assert!(orders.is_sorted_by(|one, next| one < next), "{orders:?}");
+}
+
+/// An order byte parts all pairs of decimal or hexadecimal digits.
+#[test]
+fn two_digits_behind_a_shared_beginning_do_not_tie() {
+    let decimal = |number: usize| format!("tenant3/invoice/0000001{number:02}456").into_bytes();
+    assert_no_orders_tie(&(0..100).map(decimal).collect::<Vec<_>>());
+    let hexadecimal = |number: usize| format!("tenant42/user/3{number:02x}9c01f").into_bytes();
+    assert_no_orders_tie(&(0..256).map(hexadecimal).collect::<Vec<_>>());
 }

@@ -164,6 +164,10 @@ pub fn awkward_bytes() -> impl Strategy<Value = Vec<u8>> {
         // Alike in the first 8 bytes, different behind.
         6 => vec(awkward_byte(), 0..12).prop_map(|tail| [b"8 bytes:".to_vec(), tail].concat()),
         3 => (0..200u32).prop_map(|number| format!("user/{number:08}/name").into_bytes()),
+        // Alike in 7, 21, 49 or 280 bytes, and of different lengths.
+        3 => (0..4usize, 0..1500u32).prop_map(|(depth, number)| {
+            format!("{}{number}", "shared/".repeat([1, 3, 7, 40][depth])).into_bytes()
+        }),
         3 => vec(any::<u8>(), 0..20),
         1 => (awkward_byte(), 1..400usize).prop_map(|(byte, length)| vec![byte; length]),
     ]
