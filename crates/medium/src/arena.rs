@@ -136,7 +136,7 @@ impl<T: Volatile> Arena<T> {
 
     /// The element at `index`, if the arena ever reached that far.
     #[inline(always)]
-    fn find(&self, index: u32) -> Option<&T> {
+    pub fn find(&self, index: u32) -> Option<&T> {
         self.memory.find(index)
     }
 
@@ -169,7 +169,8 @@ impl<T: Volatile> Arena<T> {
         &self.modelled[index as usize]
     }
 
-    fn find(&self, index: u32) -> Option<&T> {
+    /// The element at `index`, if the arena ever reached that far.
+    pub fn find(&self, index: u32) -> Option<&T> {
         self.modelled.get(index as usize)
     }
 

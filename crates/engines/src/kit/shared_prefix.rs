@@ -88,7 +88,8 @@ impl SharedPrefix {
         Self { length, words }
     }
 
-    /// All bytes that some keys share, up to [`SHARED_BYTES_MAX`].
+    /// All bytes that some keys share, up to [`SHARED_BYTES_MAX`]: at least as many as
+    /// [`SharedPrefix::that_parts`] leaves out.
     pub fn of_all(keys: &[Vec<u8>]) -> Self {
         let Some((first, others)) = keys.split_first() else {
             return Self::default();

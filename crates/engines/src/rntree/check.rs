@@ -243,6 +243,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             height: self.inner.height(),
             volatile_bytes: self.inner.bytes()
                 + self.leaves.bytes_used()
+                + self.digits.bytes_used()
                 + leaves * size_of_val(self.offsets.get(0)) as u64,
             recovery_ns: self.recovery_ns,
             recovered_from_crash: self.recovered_from_crash,

@@ -25,18 +25,22 @@ use super::find::{LeafFinding, Purpose};
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::{KeyDigits, Scale};
 use super::{ENTRIES_MAX, RnTree};
-use crate::Result;
 use crate::index::{Codec, Condition, EntryWords, Written};
 use crate::kit::bits;
 use crate::kit::chain::HeapGuard;
 use crate::kit::write::{Encoded, holds};
+use crate::{Error, Result};
 
 /// With more ties of order bytes than this, all entries are compared: each tie may be a cache miss.
 const TIES_MAX: u32 = 4;
 
-/// The digits of a leaf are chosen anew when it has gained or lost as many entries: some keys crowd
-/// together whatever the digits are.
-const CHANGES_MIN: u8 = 4;
+/// The digits of a leaf are chosen anew when they have failed this many times to part a new key from
+/// more than [`TIES_MAX`] others. Choosing them reads all records of the leaf, and does not help keys
+/// that crowd together whatever the digits are.
+const FAILURES_MIN: u8 = 4;
+
+/// A leaf gets no digits for the sake of a key longer than this: all its keys are copied.
+const DIGITS_KEY_BYTES_MAX: usize = 1 << 10;
 
 /// Adds a key: the write must know whether the key is present.
 struct Insert;
@@ -604,7 +608,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             (below, equal) = guard
                 .medium()
                 .compare_entries(Word::pairs(&leaf.entries), word);
-            if C::TIES && (equal & live).count_ones() > TIES_MAX {
+            let do_words_tie = (equal & live).count_ones() > TIES_MAX;
+            if C::TIES && (do_words_tie || leaf_record.scale().is_of_digits()) {
                 self.rescale_by_digits(guard, index, leaf, live, key);
             } else {
                 self.rescale(guard, leaf_record, leaf, live, word);
@@ -655,8 +660,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     }
 
     /// Does the same as [`RnTree::rescale`] for a leaf whose first words tie: reads the keys of all
-    /// live entries. Changes nothing if the leaf has hardly changed since the last time, if a record
-    /// is damaged, or if there is no memory.
+    /// live entries. Changes nothing the first times that the present digits do not part a new key
+    /// from others, if a record is damaged, if the new key is long, or if the arena has no memory.
     #[cold]
     fn rescale_by_digits(
         &self,
@@ -667,9 +672,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         key: C::Key<'_>,
     ) {
         let leaf_record = self.leaves.get(index);
-        let count = live.count_ones() as u8;
-        let was_of_digits = leaf_record.scale().is_of_digits();
-        if was_of_digits && self.digits.peek(index).entries().abs_diff(count) < CHANGES_MIN {
+        let new_key = C::tie_bytes(key);
+        if new_key.len() > DIGITS_KEY_BYTES_MAX || self.digits.reach(index).is_err() {
+            return;
+        }
+        let leaf_digits = self.digits.get(index);
+        if leaf_record.scale().is_of_digits() && leaf_digits.count_failure() < FAILURES_MIN {
             return;
         }
         let mut live_entries = Vec::with_capacity(ENTRIES_MAX);
@@ -682,26 +690,44 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         }
         let mut keys = Vec::with_capacity(live_entries.len() + 1);
         for (_, words) in &live_entries {
-            let mut key = Vec::new();
-            if C::copy_key(guard, *words, &mut key).is_err() {
-                return;
+            // An order byte that rests on a damaged key would misplace sound keys.
+            match Self::sound_key(guard, *words) {
+                Ok(key) => keys.push(key),
+                Err(_) => return,
             }
-            keys.push(key);
         }
-        keys.push(C::tie_bytes(key).to_vec());
-        if self.digits.reach(index).is_err() {
-            return;
-        }
+        keys.push(new_key.to_vec());
         let digits = KeyDigits::of(&keys);
         let mut numbers = Vec::with_capacity(live_entries.len());
         for ((entry, _), key) in live_entries.iter().zip(&keys) {
             numbers.push((*entry, digits.number(key)));
         }
-        let scale = scale_for(&numbers, digits.number(C::tie_bytes(key)));
-        self.digits.get(index).store(&digits, count);
+        let scale = scale_for(&numbers, digits.number(new_key));
+        leaf_digits.store(&digits);
         leaf_record.rescale(scale.of_digits(), numbers);
         // A writer that ranked a key meanwhile ranks it again.
         leaf_record.change(&leaf_record.slots(), || {});
+    }
+
+    /// The key of an entry.
+    ///
+    /// # Errors
+    /// Corrupt, in a pool that verifies reads also if the record fails its check or has another key
+    /// than the entry says.
+    fn sound_key(guard: &Guard<'_, M>, words: EntryWords) -> Result<Vec<u8>> {
+        C::expect_key(guard, words)?;
+        let mut bytes = Vec::new();
+        C::copy_key(guard, words, &mut bytes)?;
+        let key = C::key(&bytes)?;
+        let is_its_key = C::word(key) == words[0] && C::hash(key) == C::hash_of(words);
+        if guard.verifies() && !is_its_key {
+            let record = C::record(words).unwrap_or_default();
+            return Err(Error::corrupt(
+                record,
+                "a record with another key than the entry that leads to it",
+            ));
+        }
+        Ok(bytes)
     }
 }
 

@@ -274,9 +274,12 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
     /// The number by which the order bytes of a leaf place a key.
     #[inline(always)]
     fn number_of(&self, index: u32, leaf_record: &LeafRecord<M>, key: C::Key<'_>) -> u64 {
-        if C::TIES && leaf_record.scale().is_of_digits() {
-            let digits = self.digits.peek(index).load();
-            digits.number(C::tie_bytes(key))
+        if C::TIES
+            && leaf_record.scale().is_of_digits()
+            // A thread that does not see the digits yet plans with a wrong rank, and then again.
+            && let Some(leaf_digits) = self.digits.find(index)
+        {
+            leaf_digits.load().number(C::tie_bytes(key))
         } else {
             C::word(key)
         }

@@ -58,8 +58,8 @@ impl Scale {
 }
 
 /// How the keys of one leaf map to numbers if their first words tie: the bytes that all of them
-/// share are left out, and each byte behind is one digit. The digit of a byte is the number of lower
-/// bytes that occur in the leaf. So a digit takes no more bits than are needed, and an order byte
+/// share are left out, and each of the eight bytes behind is one digit. The digit of a byte is the
+/// number of lower bytes that occur among these in the leaf. So a digit takes no more bits than are needed, and an order byte
 /// holds two decimal or hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct KeyDigits {
@@ -169,12 +169,16 @@ fn bytes_behind(key: &[u8], prefix: &SharedPrefix) -> impl Iterator<Item = u8> {
     key.iter().copied().skip(prefix.length()).take(DIGITS)
 }
 
+/// The byte of a shape that counts failures.
+const FAILURES: usize = 2;
+
 volatile! {
-    /// The digits of one leaf's keys, and the number of its entries when they were chosen.
+    /// The digits of one leaf's keys.
     pub(super) struct LeafDigits<M> {
         prefix: [Atomic<M>; SHARED_WORDS],
         alphabet: Atomic<M>,
-        /// Bits 0..8 the length of the prefix, 8..16 the least byte, 16..24 the entries.
+        /// Bits 0..8 the length of the prefix, 8..16 the least byte, 16..24 how often the digits have
+        /// failed to part a new key from the others.
         shape: Atomic<M>,
     }
 }
@@ -193,20 +197,25 @@ impl<M: Medium> LeafDigits<M> {
         }
     }
 
-    /// The number of the leaf's entries when the digits were chosen.
-    pub(super) fn entries(&self) -> u8 {
-        let [_, _, entries, ..] = self.shape.load(Ordering::Relaxed).to_le_bytes();
-        entries
+    /// Notes that the digits have failed to part a new key from the others. Returns how often they
+    /// have, up to 255 times. Under the leaf's lock.
+    pub(super) fn count_failure(&self) -> u8 {
+        let mut shape = self.shape.load(Ordering::Relaxed).to_le_bytes();
+        let failures = shape[FAILURES].saturating_add(1);
+        shape[FAILURES] = failures;
+        self.shape
+            .store(u64::from_le_bytes(shape), Ordering::Relaxed);
+        failures
     }
 
     /// Under the leaf's lock.
-    pub(super) fn store(&self, digits: &KeyDigits, entries: u8) {
+    pub(super) fn store(&self, digits: &KeyDigits) {
         for (cell, word) in self.prefix.iter().zip(digits.prefix.words()) {
             cell.store(word, Ordering::Relaxed);
         }
         self.alphabet.store(digits.alphabet, Ordering::Relaxed);
         let length = digits.prefix.length() as u8;
-        let shape = [length, digits.lowest, entries, 0, 0, 0, 0, 0];
+        let shape = [length, digits.lowest, 0, 0, 0, 0, 0, 0];
         self.shape
             .store(u64::from_le_bytes(shape), Ordering::Relaxed);
     }

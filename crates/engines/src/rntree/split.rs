@@ -19,8 +19,7 @@ const SHARE_NUMERATOR: usize = 3;
 const SHARE_DENOMINATOR: usize = 4;
 
 /// Why the inner nodes can be read again after a leaf was published.
-pub(super) const SEPARATORS_ARE_IN_MEMORY: &str =
-    "separators are in the memory of this process, which was read before";
+pub(super) const SEPARATORS_ARE_IN_MEMORY: &str = "separators are in the memory of this process";
 
 /// A leaf that nothing leads to yet.
 #[derive(Clone, Copy)]
@@ -597,7 +596,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         let from = right.slots();
         let mut new = old.with(old.count(), from.next());
         if left.scale().is_of_digits() {
-            // The words of the moved entries do not tell their digits. The next insert gives all
+            // The words of the moved entries do not tell their digits. A later insert gives all
             // entries order bytes.
             left.rescale(Scale::FLAT, []);
             left.change(&old, || {});

@@ -3,7 +3,7 @@
 //! check that is wrong without damage.
 
 use everleaf_engines::engine::{CodecKind, Engine};
-use everleaf_engines::index::{Condition, Index};
+use everleaf_engines::index::{Bounds, Condition, Direction, Index};
 use everleaf_engines::rntree::{RnTreeOptions, instrumented};
 use medium::testing::late::Late;
 use medium::{Dax, Instrumented, LineForm, Medium};
@@ -383,4 +383,49 @@ fn a_merge_launders_no_damage() {
             if damaged == 40 { 2 } else { 1 }
         );
     }
+}
+
+/// An insert into a leaf whose order bytes were made with the key of a damaged record was listed before
+/// the key below it, with a valid check: a split between the two would have hidden it from gets.
+#[test]
+fn a_damaged_key_decides_no_place_of_another() {
+    let key_of = |number: u64| format!("8 bytes:k{number:02}").into_bytes();
+    let pool = Pool::open(singles(), PoolOptions::default()).unwrap();
+    pool.verify_reads();
+    let tree = instrumented::create(&pool, "tree", CodecKind::Record, of_leaf(56)).unwrap();
+    for number in 0..30 {
+        tree.put(&key_of(2 * number), b"value").unwrap();
+    }
+    drop(tree);
+    let root = pool.trees().unwrap().remove(0);
+    let guard = pool.pin();
+    let damaged = u64::from_le_bytes(*b"k12\0\0\0\0\0");
+    for (leaf, listed) in leaves(&pool, &root) {
+        for entry in listed {
+            let record = guard.words(leaf + LINE + 16 * entry + 8, 1).unwrap()[0].load(&guard);
+            let record_words = guard.words(record & ((1 << 48) - 1), 4).unwrap();
+            for word in record_words {
+                if word.load(&guard) == damaged {
+                    word.store(&guard, u64::from_le_bytes(*b"k92\0\0\0\0\0"));
+                }
+            }
+        }
+    }
+    drop(guard);
+    // After an open the first insert makes the order bytes, and the second one uses them.
+    let tree = instrumented::open(&pool, &root, CodecKind::Record, of_leaf(56)).unwrap();
+    tree.put(&key_of(21), b"value").unwrap();
+    tree.put(&key_of(31), b"value").unwrap();
+    let mut scan = tree.range(Bounds::all(), Direction::Forward).unwrap();
+    let mut found = Vec::new();
+    let mut errors = 0;
+    loop {
+        match scan.advance() {
+            Ok(true) => found.push(scan.entry().0.to_vec()),
+            Ok(false) => break,
+            Err(_) => errors += 1,
+        }
+    }
+    assert_eq!((found.len(), errors), (31, 1));
+    assert!(found.is_sorted(), "{found:?}");
 }

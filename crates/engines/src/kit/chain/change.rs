@@ -8,7 +8,7 @@ use super::node::{InnerNode, NodeImage, NodeSeparator, Tails};
 use super::{CHILDREN_MAX, HeapGuard, InnerTree, Separator, pack, unpack};
 use crate::Result;
 use crate::index::Codec;
-use crate::kit::shared_prefix::SharedPrefix;
+use crate::kit::shared_prefix::{SHARED_BYTES_MAX, SharedPrefix};
 
 /// Children of a node that is built: fewer than fit, so that there is room for splits.
 const CHILDREN_BUILT: usize = CHILDREN_MAX - CHILDREN_MAX / 8;
@@ -110,7 +110,8 @@ pub struct Neighbours {
 
 impl<C: Codec> InnerTree<C> {
     /// Waits for the right to change the structure. A thread holds it while it reads or changes
-    /// inner nodes, for a few hundred nanoseconds, and across no flush or fence.
+    /// inner nodes and the keys of their separators, for about a microsecond, and across no flush or
+    /// fence.
     pub fn structure(&self) -> Structure<'_, C> {
         Structure {
             tree: self,
@@ -171,8 +172,8 @@ impl<C: Codec> InnerTree<C> {
         Ok(())
     }
 
-    /// Adds a separator to an image. All words change only if that is necessary to part the new one
-    /// from its neighbours.
+    /// Adds a separator to an image. All words are found anew if it does not begin with the image's
+    /// prefix, or if its word ties with a neighbour's and a longer prefix may part the two.
     fn insert_separator(
         heap: &HeapGuard<'_>,
         image: &mut NodeImage,
@@ -187,8 +188,9 @@ impl<C: Codec> InnerTree<C> {
             word = image.prefix.word_behind(&key);
             let is_tied = |other: &NodeSeparator| other.word == word;
             let neighbours = position.saturating_sub(1)..image.separators.len().min(position + 1);
-            fits = image.prefix.compare(&key).is_eq()
-                && !image.separators[neighbours].iter().any(is_tied);
+            let can_grow = image.prefix.length() < SHARED_BYTES_MAX;
+            let is_parted = !image.separators[neighbours].iter().any(is_tied);
+            fits = image.prefix.compare(&key).is_eq() && (is_parted || !can_grow);
         }
         image
             .separators

@@ -6,8 +6,8 @@
 //! Level 1 leads to leaves, by the index that the leaves' owner gave them. The separator before
 //! child `i` is a lower bound of its keys and above all keys of child `i - 1`. For codecs whose
 //! first words tie, a separator also has a *tail*: its whole key, as a record in a volatile heap;
-//! and a node keeps the bytes with which all its separators begin, and orders them by the words
-//! behind ([`kit::shared_prefix`](super::shared_prefix)). A key that does not begin with these bytes
+//! and a node keeps some of the bytes with which all its separators begin, and orders them by the
+//! words behind ([`kit::shared_prefix`](super::shared_prefix)). A key that does not begin with these bytes
 //! belongs to the first child or to the last one.
 //!
 //! ## Concurrency

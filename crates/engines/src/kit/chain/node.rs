@@ -5,10 +5,10 @@
 //! 256  children  32 indices of 4 bytes
 //! 384  version   bit 0: being changed; the rest counts changes
 //! 392  counts    bits 0..32 separators, children are one more | 32..64 bytes of the prefix
-//! 400  prefix    6 words: bytes with which all separators begin, for codecs whose first words tie
+//! 400  prefix    6 words: some bytes with which all separators begin, for codecs whose first words tie
 //! ```
 //!
-//! The words of the separators are those behind the prefix ([`SharedPrefix`]). A node has no prefix
+//! The words of the separators are those behind the prefix ([`SharedPrefix`]). A new node has no prefix
 //! if the first words of its separators differ.
 
 use medium::sync::{AtomicU32, AtomicU64, Ordering, fence, spin_loop};
@@ -122,7 +122,8 @@ impl InnerNode {
 /// A separator of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeSeparator {
-    /// The word of its key behind the node's prefix.
+    /// The word of its key behind the node's prefix. In a tree whose first words tie it means nothing
+    /// before the image has found its words.
     pub(super) word: u64,
     pub(super) separator: Separator,
 }
