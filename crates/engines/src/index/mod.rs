@@ -830,12 +830,15 @@ pub trait WordIndex: Send + Sync {
     /// durable, until it returns `false`. O(log n + entries).
     fn scan(&self, from: u64, visit: &mut dyn FnMut(&[[u64; 2]]) -> bool) -> Result<()> {
         let failure = Cell::new(None);
-        let end = self.visit(from, &mut |entries, lsn| match self.wait(lsn) {
-            Ok(()) => visit(entries),
-            Err(error) => {
+        let end = self.visit(from, &mut |entries, lsn| {
+            // Mostly nothing has to become durable, and this is called for every few entries.
+            if lsn != Lsn::DURABLE
+                && let Err(error) = self.wait(lsn)
+            {
                 failure.set(Some(error));
-                false
+                return false;
             }
+            visit(entries)
         })?;
         match failure.into_inner() {
             Some(error) => Err(error),

@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 use medium::{Lsn, Medium};
 use smallvec::{SmallVec, smallvec};
@@ -29,6 +29,14 @@ use crate::{Error, Result};
 /// How far ahead of the record that is copied others are prefetched: first their beginnings, then,
 /// closer, the rest of them.
 const RECORDS_AHEAD: [usize; 2] = [12, 6];
+
+/// When a scan comes to an entry that leads to a layer, it prefetches that layer, and those of the
+/// entries behind, up to this many entries in all.
+const LAYERS_AHEAD: usize = 4;
+
+/// The most bytes of beginnings of keys that a scan keeps for entries that are not copied yet. One
+/// beginning may be longer.
+const PREFIX_BYTES_PENDING: usize = 16 << 10;
 
 /// The most reads of a node by one scan, on average: one for its entries, one for each layer that
 /// it leads to, and one for each neighbour that is removed meanwhile.
@@ -316,6 +324,11 @@ impl<M: Medium> TreeAccess<'_, M> {
                 return Ok(false);
             }
             if end < *count {
+                for position in (end..*count).take(LAYERS_AHEAD) {
+                    if classes[position] == LAYER {
+                        self.prefetch(words[position][1]);
+                    }
+                }
                 let slice = entries.slice(end);
                 let root = words[end][1];
                 let starts_below = frame.is_start && frame.at == Some((slice, true));
@@ -379,71 +392,99 @@ impl<'i, M: Medium> RangeBatches<'i, M> {
     }
 }
 
+/// An entry that a scan has found and not copied yet.
+struct PendingEntry {
+    /// Where the beginning of its key lies in [`PendingEntries::prefixes`].
+    prefix: Range<usize>,
+    slice: Slice,
+    content: u64,
+}
+
 /// Entries that a scan has found and not copied yet: their records are on the way from memory while
-/// the next nodes are read. All their keys begin with one prefix.
+/// the next nodes are read, those of other layers included.
 struct PendingEntries<'v, 'm, M: Medium> {
     view: &'v TreeAccess<'m, M>,
     /// Where the entries are copied to.
     batch: ScanBatch,
-    prefix: Vec<u8>,
-    entries: VecDeque<(Slice, u64)>,
+    /// The beginnings of the keys, one after the other: the entries of a layer share one.
+    prefixes: Vec<u8>,
+    entries: VecDeque<PendingEntry>,
+}
+
+impl PendingEntry {
+    fn scanned<'p>(&self, prefixes: &'p [u8]) -> ScannedEntry<'p> {
+        ScannedEntry {
+            prefix: &prefixes[self.prefix.clone()],
+            slice: self.slice,
+            content: self.content,
+        }
+    }
 }
 
 impl<M: Medium> PendingEntries<'_, '_, M> {
     /// Takes entries, and copies those that were found long enough ago. Returns whether the batch
     /// takes more.
     fn take(&mut self, prefix: &[u8], words: &[[u64; 2]], classes: &[u8]) -> Result<bool> {
-        if prefix != self.prefix {
-            if !self.copy_all_but(0)? {
-                return Ok(false);
-            }
-            self.prefix.clear();
-            self.prefix.extend_from_slice(prefix);
+        if words.is_empty() {
+            return Ok(true);
         }
+        let Some(prefix) = self.keep_prefix(prefix)? else {
+            return Ok(false);
+        };
         for (&[word, content], &class) in words.iter().zip(classes) {
-            self.entries.push_back((
-                Slice {
+            self.entries.push_back(PendingEntry {
+                prefix: prefix.clone(),
+                slice: Slice {
                     word,
                     class: class.min(LONGER),
                 },
                 content,
-            ));
+            });
             if !self.view.core.are_words {
                 self.view.prefetch_record(content);
             }
         }
         // The scan reads no more entries than the batch can take, and none behind the range.
-        let is_last = |(slice, content): &(Slice, u64)| {
-            let found = ScannedEntry {
-                prefix: &self.prefix,
-                slice: *slice,
-                content: *content,
-            };
-            self.batch.is_behind(found.word())
-        };
+        let is_behind =
+            |entry: &PendingEntry| self.batch.is_behind(entry.scanned(&self.prefixes).word());
         let is_enough =
-            self.entries.len() >= self.batch.room() || self.entries.back().is_some_and(is_last);
+            self.entries.len() >= self.batch.room() || self.entries.back().is_some_and(is_behind);
         self.copy_all_but(if is_enough { 0 } else { RECORDS_AHEAD[0] })
+    }
+
+    /// Keeps the beginning of the keys that come next. Returns where it lies; `None` if entries had
+    /// to be copied for that, and the batch takes no more.
+    fn keep_prefix(&mut self, prefix: &[u8]) -> Result<Option<Range<usize>>> {
+        if let Some(last) = self.entries.back()
+            && self.prefixes[last.prefix.clone()] == *prefix
+        {
+            return Ok(Some(last.prefix.clone()));
+        }
+        let is_full = self.prefixes.len() + prefix.len() > PREFIX_BYTES_PENDING;
+        if is_full && !self.copy_all_but(0)? {
+            return Ok(None);
+        }
+        if self.entries.is_empty() {
+            self.prefixes.clear();
+        }
+        let start = self.prefixes.len();
+        self.prefixes.extend_from_slice(prefix);
+        Ok(Some(start..self.prefixes.len()))
     }
 
     /// Copies the first entries, and leaves the last `left`. Returns whether the batch takes more.
     fn copy_all_but(&mut self, left: usize) -> Result<bool> {
         let view = self.view;
-        let prefix = &*self.prefix;
         for _ in left..self.entries.len() {
-            if let Some((_, ahead)) = self.entries.get(RECORDS_AHEAD[1])
+            if let Some(ahead) = self.entries.get(RECORDS_AHEAD[1])
                 && !view.core.are_words
             {
-                view.prefetch_rest_of_record(*ahead);
+                view.prefetch_rest_of_record(ahead.content);
             }
-            let Some((slice, content)) = self.entries.pop_front() else {
+            let Some(entry) = self.entries.pop_front() else {
                 break;
             };
-            let found = ScannedEntry {
-                prefix,
-                slice,
-                content,
-            };
+            let found = entry.scanned(&self.prefixes);
             let goes_on = self
                 .batch
                 .push(found.word(), |buffer| found.copy_entry(view, buffer))?;
@@ -462,12 +503,11 @@ impl<M: Medium> Batches for RangeBatches<'_, M> {
             Bound::Unbounded => None,
         };
         let read = |view: &TreeAccess<'_, M>| {
-            let (prefix, entries) = Default::default();
             let mut pending = PendingEntries {
                 view,
                 batch: batch.fresh(),
-                prefix,
-                entries,
+                prefixes: Vec::new(),
+                entries: VecDeque::new(),
             };
             let mut nodes_read = self.read;
             let take = |prefix: &[u8], words: &[_], classes: &[_]| {
