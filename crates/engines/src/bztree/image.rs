@@ -14,6 +14,7 @@ use super::layout::{
 use super::runs::{self, EntryRun};
 use crate::index::{Codec, EntryWords};
 use crate::kit::scan::expect_ascending;
+use crate::kit::shared_prefix::count_shared;
 use crate::pmwcas::{BadTarget, Commit, Descriptor, Recycling, Seen, VALUE_MASK};
 use crate::{Error, Result};
 
@@ -457,12 +458,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         let mut above = Vec::new();
         C::copy_key(guard, left, &mut below)?;
         C::copy_key(guard, right, &mut above)?;
-        let shared = below
-            .iter()
-            .zip(&above)
-            .take_while(|(one, other)| one == other)
-            .count();
-        above.truncate(shared + 1);
+        above.truncate(count_shared(&below, &above) + 1);
         let tail = new.own(crate::index::record::write(guard, &above, &[])?);
         Ok(Separator {
             word: right[0],

@@ -21,7 +21,7 @@ pub fn word_behind(key: &[u8], skip: usize) -> u64 {
 }
 
 /// The number of bytes with which both keys begin.
-fn count_shared(one: &[u8], other: &[u8]) -> usize {
+pub fn count_shared(one: &[u8], other: &[u8]) -> usize {
     one.iter()
         .zip(other)
         .take_while(|(one, other)| one == other)

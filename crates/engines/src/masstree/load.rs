@@ -21,6 +21,7 @@ use super::slice::{LAYER, LONGER, Slice};
 use crate::index::{NextEntry, check_entry};
 use crate::kit::epochs::in_batch::refuse_in_any_batch;
 use crate::kit::load::{Source, entries_per_leaf};
+use crate::kit::shared_prefix::count_shared;
 use crate::{Error, ErrorKind, Result};
 
 /// The bytes of keys and values that are written within one epoch; the last entry may exceed them.
@@ -194,13 +195,8 @@ impl<M: Medium> Load<'_, M> {
         value: &[u8],
     ) -> Walk<()> {
         // Layers whose prefix the key does not have are complete.
-        let shared = key
-            .iter()
-            .zip(&self.last)
-            .take_while(|(one, other)| one == other)
-            .count()
-            / 8;
-        self.close_layers(view, work, shared + 1)?;
+        let shared_slices = count_shared(key, &self.last) / 8;
+        self.close_layers(view, work, shared_slices + 1)?;
         loop {
             let depth = self.layers.len() - 1;
             let slice = Slice::of(Slice::rest(key, depth));

@@ -25,11 +25,11 @@ use super::find::{LeafFinding, Purpose};
 use super::layout::{EntrySum, Leaf, LeafRecord, Slots};
 use super::order::{KeyDigits, Scale};
 use super::{ENTRIES_MAX, RnTree};
+use crate::Result;
 use crate::index::{Codec, Condition, EntryWords, Written};
 use crate::kit::bits;
 use crate::kit::chain::HeapGuard;
 use crate::kit::write::{Encoded, holds};
-use crate::{Error, Result};
 
 /// With more ties of order bytes than this, all entries are compared: each tie may be a cache miss.
 const TIES_MAX: u32 = 4;
@@ -692,8 +692,8 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         for (_, words) in &live_entries {
             // An order byte that rests on a damaged key would misplace sound keys.
             match Self::sound_key(guard, *words) {
-                Ok(key) => keys.push(key),
-                Err(_) => return,
+                Some(key) => keys.push(key),
+                None => return,
             }
         }
         keys.push(new_key.to_vec());
@@ -709,25 +709,18 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
         leaf_record.change(&leaf_record.slots(), || {});
     }
 
-    /// The key of an entry.
-    ///
-    /// # Errors
-    /// Corrupt, in a pool that verifies reads also if the record fails its check or has another key
-    /// than the entry says.
-    fn sound_key(guard: &Guard<'_, M>, words: EntryWords) -> Result<Vec<u8>> {
-        C::expect_key(guard, words)?;
+    /// The key of an entry; `None` if it cannot be read, in a pool that verifies reads also if the
+    /// record fails its check or has another key than the entry says.
+    fn sound_key(guard: &Guard<'_, M>, words: EntryWords) -> Option<Vec<u8>> {
+        C::expect_key(guard, words).ok()?;
         let mut bytes = Vec::new();
-        C::copy_key(guard, words, &mut bytes)?;
-        let key = C::key(&bytes)?;
+        C::copy_key(guard, words, &mut bytes).ok()?;
+        let key = C::key(&bytes).ok()?;
         let is_its_key = C::word(key) == words[0] && C::hash(key) == C::hash_of(words);
         if guard.verifies() && !is_its_key {
-            let record = C::record(words).unwrap_or_default();
-            return Err(Error::corrupt(
-                record,
-                "a record with another key than the entry that leads to it",
-            ));
+            return None;
         }
-        Ok(bytes)
+        Some(bytes)
     }
 }
 

@@ -59,8 +59,8 @@ impl Scale {
 
 /// How the keys of one leaf map to numbers if their first words tie: the bytes that all of them
 /// share are left out, and each of the eight bytes behind is one digit. The digit of a byte is the
-/// number of lower bytes that occur among these in the leaf. So a digit takes no more bits than are needed, and an order byte
-/// holds two decimal or hexadecimal digits.
+/// number of lower bytes that occur among these in the leaf. So a digit takes no more bits than are
+/// needed, and an order byte holds two decimal or hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct KeyDigits {
     prefix: SharedPrefix,

@@ -12,6 +12,7 @@ use crate::Result;
 use crate::index::{Codec, EntryWords};
 use crate::kit::chain::{InnerTree, Separator, Structure};
 use crate::kit::gather::Gathered;
+use crate::kit::shared_prefix::count_shared;
 
 /// A full leaf shares entries with a right neighbour that is at most this full; with a fuller one,
 /// both become three.
@@ -488,12 +489,7 @@ impl<M: Medium, C: Codec> RnTree<M, C> {
             high = low;
             high.push(0);
         } else {
-            let common = low
-                .iter()
-                .zip(&high)
-                .take_while(|(low, high)| low == high)
-                .count();
-            high.truncate(common + 1);
+            high.truncate(count_shared(&low, &high) + 1);
         }
         self.inner.separator(C::key(&high)?, &high)
     }

@@ -7,7 +7,7 @@ use everleaf::{
     Batch, DamagedPart, Engine, ErrorKind, MediumChoice, Options, Result, Store, Tree, TreeOptions,
     View,
 };
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 
 fn tree_of(store: &Store, engine: Engine) -> Result<Tree> {
     store.tree_with(
@@ -278,6 +278,16 @@ fn put_if(store: &Store, expected: Option<&str>, value: &str) -> Result<()> {
     store.write(&batch)
 }
 
+const BY_EPOCHS: TreeOptions = TreeOptions {
+    engine: Engine::MASSTREE,
+    ..TreeOptions::RECORDS
+};
+
+fn store_of_manual_epochs(folder: &TempDir) -> Result<Store> {
+    let options = Options::new().manual_epochs();
+    options.open(folder.path().join("a.pool"))
+}
+
 fn epochs(store: &Store) -> Result<u64> {
     let tree = tree_of(store, Engine::MASSTREE)?;
     Ok(tree.epoch_stat().unwrap().epochs)
@@ -288,14 +298,8 @@ fn epochs(store: &Store) -> Result<u64> {
 #[test]
 fn a_transient_tree_takes_no_other_tree_out_of_its_epoch() -> Result<()> {
     let folder = tempdir().unwrap();
-    let store = Options::new()
-        .manual_epochs()
-        .open(folder.path().join("a.pool"))?;
-    let kind = TreeOptions {
-        engine: Engine::MASSTREE,
-        ..TreeOptions::RECORDS
-    };
-    let transient = store.tree_with("transient", kind.with("mode", 2)?)?;
+    let store = store_of_manual_epochs(&folder)?;
+    let transient = store.tree_with("transient", BY_EPOCHS.with("mode", 2)?)?;
     let by_epochs = tree_of(&store, Engine::MASSTREE)?;
     let immediate = tree_of(&store, Engine::RNTREE)?;
 
@@ -352,14 +356,8 @@ fn a_transient_tree_takes_no_other_tree_out_of_its_epoch() -> Result<()> {
 #[test]
 fn a_transaction_that_reads_an_idle_tree_last_rests_on_the_running_epoch() -> Result<()> {
     let folder = tempdir().unwrap();
-    let store = Options::new()
-        .manual_epochs()
-        .open(folder.path().join("a.pool"))?;
-    let kind = TreeOptions {
-        engine: Engine::MASSTREE,
-        ..TreeOptions::RECORDS
-    };
-    let idle = store.tree_with("idle", kind)?;
+    let store = store_of_manual_epochs(&folder)?;
+    let idle = store.tree_with("idle", BY_EPOCHS)?;
     let busy = tree_of(&store, Engine::MASSTREE)?;
     let immediate = tree_of(&store, Engine::RNTREE)?;
     idle.put("key", "1")?;

@@ -170,7 +170,7 @@ impl<C: Codec> InnerTree<C> {
         let bytes = C::tie_bytes(key);
         let prefix_length = node.prefix_length();
         if prefix_length > 0 {
-            let shared_word = |index| node.prefix_word(index);
+            let shared_word = |index| node.shared_word(index);
             match compare_beginning(bytes, prefix_length, shared_word) {
                 Compare::Less => return Ok(0),
                 Compare::Equal => {}

@@ -94,7 +94,7 @@ impl InnerNode {
 
     /// One word of the prefix.
     #[inline(always)]
-    pub(super) fn prefix_word(&self, index: usize) -> u64 {
+    pub(super) fn shared_word(&self, index: usize) -> u64 {
         self.prefix[index].load(Ordering::Relaxed)
     }
 
@@ -153,7 +153,7 @@ impl NodeImage {
         let prefix = match tails {
             Some(_) => SharedPrefix::from_words(
                 node.prefix_length(),
-                std::array::from_fn(|index| node.prefix_word(index)),
+                std::array::from_fn(|index| node.shared_word(index)),
             ),
             None => SharedPrefix::default(),
         };

@@ -174,7 +174,7 @@ fn root_image(tree: &InnerTree<RecordCodec>) -> NodeImage {
     tree.image(root)
 }
 
-/// What the prefix is for: a node parts the keys of one tenant by their words alone.
+/// A node parts the keys of one tenant by their words alone: the prefix is made for that.
 #[test]
 fn a_node_of_keys_with_one_beginning_has_no_two_equal_words() {
     let tree = tree_of_one_tenant(CHILDREN_MAX as u32 - 1);
