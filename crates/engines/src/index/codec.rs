@@ -142,7 +142,8 @@ pub trait Codec: Send + Sync + 'static {
         entry: EntryWords,
         buffer: &mut Vec<u8>,
     ) -> Result<()>;
-    /// Appends an entry's key and its value; returns the length of the key.
+    /// Appends an entry's key and its value; returns the length of the key. In a pool that verifies
+    /// reads, refuses a record with another key than the entry is for.
     fn copy_entry<M: Medium>(
         guard: &Guard<'_, M>,
         entry: EntryWords,
@@ -516,7 +517,13 @@ impl Codec for RecordCodec {
         let start = buffer.len();
         let offset = entry[1] & OFFSET_MASK;
         let key_length = Record::copy_entry(guard, offset, buffer)?;
-        if record::prefix_word(&buffer[start..start + key_length]) == entry[0] {
+        let key = &buffer[start..start + key_length];
+        let is_its_word = Self::word(key) == entry[0];
+        // Keys with the same first word differ in their hash: a damaged offset may lead to a sound
+        // record of another one.
+        let is_its_key =
+            is_its_word && (!guard.verifies() || Self::hash(key) == Self::hash_of(entry));
+        if is_its_key {
             return Ok(key_length);
         }
         buffer.truncate(start);

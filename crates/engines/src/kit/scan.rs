@@ -206,6 +206,10 @@ impl ScanBatch {
             key.clear();
             C::expect_key(guard, words).ok()?;
             C::copy_key(guard, words, &mut key).ok()?;
+            // A damaged offset may lead to a sound record of another key.
+            if C::hash(C::key(&key).ok()?) != C::hash_of(words) {
+                return None;
+            }
             Some(self.side_of_key(&key).is_lt())
         };
         // A range that comes from another leaf mostly begins with the first entry.

@@ -120,3 +120,34 @@ fn a_range_with_a_damaged_entry_returns_no_key_outside_of_its_bounds() {
         }
     }
 }
+
+/// A flipped bit in an entry's offset may lead to the sound record of another key with the same first
+/// word. A range that returned it out of its place would leave out the keys between.
+#[test]
+fn a_range_refuses_an_entry_that_leads_to_the_record_of_another_key() {
+    const HASH: u64 = 0xffff << 48;
+    for damaged in 0..KEYS {
+        for other in [0, KEYS / 2, KEYS - 1] {
+            if other == damaged {
+                continue;
+            }
+            let mut leaf = OneLeaf::new();
+            leaf.pool.verify_reads();
+            leaf.entries[damaged][1] =
+                leaf.entries[damaged][1] & HASH | leaf.entries[other][1] & !HASH;
+            for direction in [Direction::Forward, Direction::Reverse] {
+                let mut expected: Vec<usize> = (1..KEYS).filter(|key| *key != damaged).collect();
+                if direction == Direction::Reverse {
+                    expected.reverse();
+                }
+                let bounds = Bounds {
+                    lower: Bound::Excluded(key(0)),
+                    upper: Bound::Unbounded,
+                };
+                let (numbers, errors) = leaf.read(bounds, direction);
+                assert_eq!(numbers, expected, "{damaged} leads to {other}");
+                assert!(errors > 0, "{damaged} leads to {other}");
+            }
+        }
+    }
+}
