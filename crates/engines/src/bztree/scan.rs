@@ -10,10 +10,10 @@ use medium::{Lsn, Medium, kernels};
 use pool::{Guard, Pool};
 
 use super::BzTree;
-use super::find::{DescentGoal, Step, VerifiedNodes};
+use super::find::{DescentGoal, Step, VerifiedNodes, VisibleEntry};
 use super::layout::{LEAF_STATUS, Leaf, LeafStatus, Pointer};
 use super::runs::{self, EntryRun};
-use crate::index::{Codec, Direction, EntryWords, Moved, VisitWords};
+use crate::index::{Codec, Direction, EntryWords, HashBits, Moved, VisitWords};
 use crate::kit::scan::{self, LeafCopy, Leaves, MovedNodes, WordBounds};
 use crate::pmwcas::{Seen, VALUE_MASK};
 use crate::{Error, Result};
@@ -45,7 +45,7 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             if let Some(found) = self.read_cells(guard, cells, entry, seen)?
                 && found.words[0] >= from
             {
-                into.push(found.words);
+                into.push(Self::with_fingerprint(guard, leaf, found));
             }
             if entry + 1 == status.sorted() {
                 sorted = into.len();
@@ -71,6 +71,20 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             into.truncate(kept);
         }
         Ok(())
+    }
+
+    /// The words of an entry of a leaf, for records with the fingerprint as their hash. A fingerprint
+    /// is set before its entry is visible, and 0 when the entry is gone, so it is read after the
+    /// entry.
+    #[inline(always)]
+    fn with_fingerprint(guard: &Guard<'_, M>, leaf: Leaf<'_>, found: VisibleEntry) -> EntryWords {
+        let [word, value] = found.words;
+        if C::TIES {
+            let fingerprint = leaf.fingerprint(guard, found.entry);
+            [word, value | u64::from(fingerprint) << 48]
+        } else {
+            [word, value]
+        }
     }
 
     /// Prefetches the records of entries that a sort compares by their keys, if all keys begin with
@@ -216,6 +230,8 @@ impl<M: Medium, C: Codec> Leaves<M, C> for BzTree<M, C> {
     fn pool(&self) -> &Pool<M> {
         &self.pool
     }
+
+    const HASH_BITS: HashBits = HashBits::FINGERPRINT;
 
     const MOVED_NODES: MovedNodes = MovedNodes::All;
 

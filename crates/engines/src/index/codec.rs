@@ -14,6 +14,17 @@ use crate::{Error, ErrorKind, Result};
 /// An entry's two words.
 pub type EntryWords = [u64; 2];
 
+/// The bits of its keys' hashes that a tree stores.
+#[derive(Clone, Copy, Debug)]
+pub struct HashBits(pub u16);
+
+impl HashBits {
+    /// All of them.
+    pub const ALL: Self = Self(u16::MAX);
+    /// The fingerprint, but for its lowest bit: a fingerprint of 0 is stored as 1.
+    pub const FINGERPRINT: Self = Self(0xfe);
+}
+
 /// A way to code entries.
 pub trait Codec: Send + Sync + 'static {
     /// The codec's number in a pool's root table.
@@ -47,6 +58,13 @@ pub trait Codec: Send + Sync + 'static {
     fn hash(key: Self::Key<'_>) -> u16;
     /// The hash of a stored entry's key, from the entry alone.
     fn hash_of(entry: EntryWords) -> u16;
+    /// Whether the hash in an entry can be that of `key`. `bits` are those that the engine stores. If
+    /// all of them are 0, the hash may be missing.
+    #[inline(always)]
+    fn fits(entry: EntryWords, key: Self::Key<'_>, bits: HashBits) -> bool {
+        let stored = Self::hash_of(entry) & bits.0;
+        stored == 0 || stored == Self::hash(key) & bits.0
+    }
     /// Writes and flushes the entry's record, if it has one.
     fn encode<M: Medium>(
         guard: &Guard<'_, M>,
@@ -143,10 +161,12 @@ pub trait Codec: Send + Sync + 'static {
         buffer: &mut Vec<u8>,
     ) -> Result<()>;
     /// Appends an entry's key and its value; returns the length of the key. In a pool that verifies
-    /// reads, refuses a record with another key than the entry is for.
+    /// reads, refuses a record with another key than the entry is for, as far as the hash tells; `bits`
+    /// are those of the hash that the engine stores.
     fn copy_entry<M: Medium>(
         guard: &Guard<'_, M>,
         entry: EntryWords,
+        bits: HashBits,
         buffer: &mut Vec<u8>,
     ) -> Result<usize>;
     /// Whether the entry's record passes its check.
@@ -288,6 +308,7 @@ impl Codec for WordCodec {
     fn copy_entry<M: Medium>(
         _guard: &Guard<'_, M>,
         entry: EntryWords,
+        _bits: HashBits,
         buffer: &mut Vec<u8>,
     ) -> Result<usize> {
         buffer.extend_from_slice(entry.map(u64::to_be_bytes).as_flattened());
@@ -512,18 +533,15 @@ impl Codec for RecordCodec {
     fn copy_entry<M: Medium>(
         guard: &Guard<'_, M>,
         entry: EntryWords,
+        bits: HashBits,
         buffer: &mut Vec<u8>,
     ) -> Result<usize> {
         let start = buffer.len();
         let offset = entry[1] & OFFSET_MASK;
         let key_length = Record::copy_entry(guard, offset, buffer)?;
         let key = &buffer[start..start + key_length];
-        let is_its_word = Self::word(key) == entry[0];
-        // Keys with the same first word differ in their hash: a damaged offset may lead to a sound
-        // record of another one.
-        let is_its_key =
-            is_its_word && (!guard.verifies() || Self::hash(key) == Self::hash_of(entry));
-        if is_its_key {
+        // A damaged offset may lead to the sound record of another key with the same first word.
+        if Self::word(key) == entry[0] && (!guard.verifies() || Self::fits(entry, key, bits)) {
             return Ok(key_length);
         }
         buffer.truncate(start);

@@ -23,7 +23,7 @@ use crate::Result;
 
 pub use bounds::{Bounds, Direction, prefix_end};
 pub(crate) use codec::check_entry;
-pub use codec::{Codec, EntryWords, RecordCodec, WordCodec};
+pub use codec::{Codec, EntryWords, HashBits, RecordCodec, WordCodec};
 pub use evacuated::{EvacuatedKeys, MoveCount, Moved, OwnSpace};
 
 /// A copy of a value: short ones need no allocation.

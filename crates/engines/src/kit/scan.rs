@@ -15,7 +15,7 @@ use crate::index::record::prefix_word;
 use medium::{Lsn, Medium};
 use pool::{Guard, Pool};
 
-use crate::index::{Bounds, Codec, Direction, EntryWords, Moved, Scan, VisitWords};
+use crate::index::{Bounds, Codec, Direction, EntryWords, HashBits, Moved, Scan, VisitWords};
 use crate::{Error, Result};
 
 /// Entries of the first batch; each batch has twice as many as the one before.
@@ -175,9 +175,14 @@ impl ScanBatch {
 
     /// Takes an entry, as [`ScanBatch::push`] does, by its words. If the entry cannot be read, the
     /// scan returns the error at its place.
-    fn push_entry<M: Medium, C: Codec>(&mut self, guard: &Guard<'_, M>, words: EntryWords) -> bool {
+    fn push_entry<M: Medium, C: Codec>(
+        &mut self,
+        guard: &Guard<'_, M>,
+        words: EntryWords,
+        bits: HashBits,
+    ) -> bool {
         let start = self.bytes.len();
-        let pushed = self.push(words[0], |buffer| C::copy_entry(guard, words, buffer));
+        let pushed = self.push(words[0], |buffer| C::copy_entry(guard, words, bits, buffer));
         pushed.unwrap_or_else(|error| {
             self.bytes.truncate(start);
             let error = match self.last_key() {
@@ -197,6 +202,7 @@ impl ScanBatch {
         &self,
         guard: &Guard<'_, M>,
         entries: &[EntryWords],
+        bits: HashBits,
     ) -> Option<usize> {
         let mut key = Vec::new();
         let mut is_before = |words: EntryWords| -> Option<bool> {
@@ -207,7 +213,7 @@ impl ScanBatch {
             C::expect_key(guard, words).ok()?;
             C::copy_key(guard, words, &mut key).ok()?;
             // A damaged offset may lead to a sound record of another key.
-            if C::hash(C::key(&key).ok()?) != C::hash_of(words) {
+            if !C::fits(words, C::key(&key).ok()?, bits) {
                 return None;
             }
             Some(self.side_of_key(&key).is_lt())
@@ -562,6 +568,9 @@ pub trait Leaves<M: Medium, C: Codec>: Sync {
     /// The tree's pool.
     fn pool(&self) -> &Pool<M>;
 
+    /// The bits of the hash that the entries of a copied leaf have.
+    const HASH_BITS: HashBits = HashBits::ALL;
+
     /// The nodes that [`Leaves::move_leaf`] moves.
     const MOVED_NODES: MovedNodes = MovedNodes::None;
 
@@ -733,7 +742,7 @@ impl<'i, T: Leaves<M, C>, M: Medium, C: Codec> LeafBatches<'i, T, M, C> {
         }
         let is_before = |words: &EntryWords| batch.side_of(words[0]) == Some(Ordering::Less);
         let first = leaf.entries.partition_point(is_before);
-        let tied = batch.count_before::<M, C>(guard, &leaf.entries[first..]);
+        let tied = batch.count_before::<M, C>(guard, &leaf.entries[first..], T::HASH_BITS);
         // If a record cannot be read, the scan comes to it, and returns the error at its place.
         Ok(first + tied.unwrap_or(0))
     }
@@ -751,7 +760,7 @@ impl<T: Leaves<M, C>, M: Medium, C: Codec> Batches for LeafBatches<'_, T, M, C> 
         let records = RecordsAhead::<C>::new(&entries[..entries.len().min(batch.room())]);
         for (position, words) in entries.iter().enumerate() {
             records.prefetch_before(&guard, position);
-            if batch.push_entry::<M, C>(&guard, *words) {
+            if batch.push_entry::<M, C>(&guard, *words, T::HASH_BITS) {
                 continue;
             }
             // The batch is full, or the range ends.
