@@ -61,9 +61,9 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             // counts.
             let mut kept = 0;
             for position in 0..into.len() {
-                if position + 1 == into.len()
-                    || Self::compare_sound(guard, into[position], into[position + 1])?.is_ne()
-                {
+                let is_replaced = position + 1 < into.len()
+                    && Self::have_one_key(guard, into[position], into[position + 1])?;
+                if !is_replaced {
                     into[kept] = into[position];
                     kept += 1;
                 }
@@ -73,15 +73,17 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
         Ok(())
     }
 
-    /// The words of an entry of a leaf, for records with the fingerprint as their hash. A fingerprint
-    /// is set before its entry is visible, and 0 when the entry is gone, so it is read after the
-    /// entry.
+    /// The words of an entry of a leaf, for records with the fingerprint as their hash.
+    ///
+    /// The fingerprint is read after the entry, which became visible after its fingerprint was set.
+    /// It is 0 if the entry is gone meanwhile. It is never that of another key, because a leaf does
+    /// not reserve an entry twice.
     #[inline(always)]
     fn with_fingerprint(guard: &Guard<'_, M>, leaf: Leaf<'_>, found: VisibleEntry) -> EntryWords {
         let [word, value] = found.words;
         if C::TIES {
             let fingerprint = leaf.fingerprint(guard, found.entry);
-            [word, value | u64::from(fingerprint) << 48]
+            [word, Self::part(value).0 | u64::from(fingerprint) << 48]
         } else {
             [word, value]
         }
@@ -136,6 +138,14 @@ impl<M: Medium, C: Codec> BzTree<M, C> {
             is_verified = true;
         }
         Ok(())
+    }
+
+    /// Whether two entries have the same key. If one of them leads to the record of the other by
+    /// damage, their fingerprints differ.
+    fn have_one_key(guard: &Guard<'_, M>, one: EntryWords, other: EntryWords) -> Result<bool> {
+        let [hash, other_hash] = [one, other].map(C::hash_of);
+        let are_alike = hash == other_hash || hash == 0 || other_hash == 0;
+        Ok(Self::compare_sound(guard, one, other)?.is_eq() && are_alike)
     }
 
     /// How the keys of two entries compare, which must be sound if first words tie.

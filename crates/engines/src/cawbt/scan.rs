@@ -4,7 +4,7 @@
 use super::CawbTree;
 use super::find::Around;
 use super::layout::{LEAF_ENTRIES, LoadedNode};
-use crate::index::Moved;
+use crate::index::{HashBits, Moved};
 use crate::kit::prelude::*;
 use crate::kit::scan::{MovedNodes, Way};
 
@@ -94,7 +94,14 @@ impl<M: Medium, C: Codec> Leaves<M, C> for CawbTree<M, C> {
         if let Some(end) = end {
             // The scan goes on from this key.
             C::expect_key(guard, end)?;
-            C::copy_key(guard, end, copy.end.insert(Vec::new()))?;
+            let key = copy.end.insert(Vec::new());
+            C::copy_key(guard, end, key)?;
+            if guard.verifies() && !C::fits(end, C::key(key)?, HashBits::ALL) {
+                return Err(Error::corrupt(
+                    copy.offset,
+                    "an entry that leads to the record of another key",
+                ));
+            }
         }
         Ok(lsn)
     }

@@ -15,13 +15,14 @@ use crate::{Error, ErrorKind, Result};
 pub type EntryWords = [u64; 2];
 
 /// The bits of its keys' hashes that a tree stores.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HashBits(pub u16);
 
 impl HashBits {
     /// All of them.
     pub const ALL: Self = Self(u16::MAX);
-    /// The fingerprint, but for its lowest bit: a fingerprint of 0 is stored as 1.
+    /// The fingerprint, but for its lowest bit: a fingerprint of 0 is stored as 1. A stored 0 means
+    /// that the fingerprint is missing.
     pub const FINGERPRINT: Self = Self(0xfe);
 }
 
@@ -58,12 +59,12 @@ pub trait Codec: Send + Sync + 'static {
     fn hash(key: Self::Key<'_>) -> u16;
     /// The hash of a stored entry's key, from the entry alone.
     fn hash_of(entry: EntryWords) -> u16;
-    /// Whether the hash in an entry can be that of `key`. `bits` are those that the engine stores. If
-    /// all of them are 0, the hash may be missing.
+    /// Whether the hash in an entry can be that of `key`. `bits` are those that the engine stores.
     #[inline(always)]
     fn fits(entry: EntryWords, key: Self::Key<'_>, bits: HashBits) -> bool {
-        let stored = Self::hash_of(entry) & bits.0;
-        stored == 0 || stored == Self::hash(key) & bits.0
+        let stored = Self::hash_of(entry);
+        let is_missing = bits == HashBits::FINGERPRINT && stored == 0;
+        is_missing || (stored ^ Self::hash(key)) & bits.0 == 0
     }
     /// Writes and flushes the entry's record, if it has one.
     fn encode<M: Medium>(
@@ -160,9 +161,9 @@ pub trait Codec: Send + Sync + 'static {
         entry: EntryWords,
         buffer: &mut Vec<u8>,
     ) -> Result<()>;
-    /// Appends an entry's key and its value; returns the length of the key. In a pool that verifies
-    /// reads, refuses a record with another key than the entry is for, as far as the hash tells; `bits`
-    /// are those of the hash that the engine stores.
+    /// Appends an entry's key and its value; returns the length of the key. Refuses a record whose
+    /// key has another first word than the entry; in a pool that verifies reads also one whose key
+    /// has another hash. `bits` are those of the hash that the engine stores.
     fn copy_entry<M: Medium>(
         guard: &Guard<'_, M>,
         entry: EntryWords,

@@ -151,3 +151,22 @@ fn a_range_refuses_an_entry_that_leads_to_the_record_of_another_key() {
         }
     }
 }
+
+/// bztree reads a fingerprint of 0 for an entry that was removed while its leaf was read.
+#[test]
+fn a_missing_fingerprint_refuses_no_key_and_a_wrong_one_does() {
+    for number in 0..KEYS {
+        let key = key(number);
+        let hash = RecordCodec::hash(&key);
+        let fits = |hash: u16, bits: HashBits| {
+            let entry = [RecordCodec::word(&key), u64::from(hash) << 48];
+            RecordCodec::fits(entry, &key, bits)
+        };
+        let fingerprint = u16::from((hash as u8).max(1));
+        assert!(fits(0, HashBits::FINGERPRINT));
+        assert!(fits(fingerprint, HashBits::FINGERPRINT));
+        assert!(!fits(fingerprint ^ 2, HashBits::FINGERPRINT));
+        assert!(fits(hash, HashBits::ALL));
+        assert!(!fits(hash ^ 0x8000, HashBits::ALL));
+    }
+}
